@@ -78,21 +78,6 @@ def test_a_model_that_has_answered_can_be_copied(name, columns):
     assert np.array_equal(again.bse_, errors, equal_nan=True)
 
 
-@pytest.mark.parametrize("method", ["mag", "ladder", "exact"])
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_a_refused_chunk_has_used_none_of_its_rows(method, sparse):
-    x, y = data(False)
-    wrong = x.copy()
-    wrong[-1, 0] = 1e300
-    first, second = (csr_array(each) if sparse else each for each in (x, wrong))
-    model, twin = new(method).partial_fit(first, y), new(method).partial_fit(first, y)
-    targets = np.append(y[:-1], -1e306)
-    with pytest.raises(ValueError, match=r"finite|above|size|large|far"):
-        model.partial_fit(second, targets * 1e2)
-    assert model.n_samples_seen_ == ROWS
-    assert model.partial_fit(first, y).coef_.tobytes() == twin.partial_fit(first, y).coef_.tobytes()
-
-
 @pytest.mark.parametrize("kind", ["another method", "a label less", "another width", "no learner"])
 def test_a_refused_state_leaves_an_estimator_as_it_was(kind):
     """A state of another method left ``coef_`` at 0."""

@@ -69,23 +69,6 @@ def test_any_cut_permutation_and_order_of_merging_gives_the_same_fit(rows, cuts,
         assert other.samples == rows
 
 
-@pytest.mark.parametrize("half_life", [None, "auto"])
-@pytest.mark.parametrize("cut", [0, 31, 9000])
-def test_saved_and_loaded_at_any_row_gives_the_same_bits(cut, half_life):
-    x, y = stream(12_000)
-    weights = np.random.default_rng(1).integers(0, 3, len(y))
-    first = learnt(x[:cut], y[:cut], weights[:cut], half_life=half_life)
-    learner = ExactLearner(Squared(), 4, half_life=half_life)
-    learner.load_state_dict(first.state_dict())
-    learner.advance(x[cut:], y[cut:], weights[cut:])
-    whole = learnt(x, y, weights, half_life=half_life)
-    np.testing.assert_array_equal(learner.weights, whole.weights)
-    assert learner.samples == whole.samples == 12_000
-    if half_life is None:
-        np.testing.assert_array_equal(learner.conf_int(), whole.conf_int())
-        np.testing.assert_array_equal(learner.profile().ratios, whole.profile().ratios)
-
-
 def test_a_state_is_not_tied_to_the_learner_that_gave_it():
     x, y = stream(9000)
     learner = learnt(x, y)
@@ -145,18 +128,6 @@ def test_a_megabyte_is_as_long_for_the_squared_loss_as_for_kept_rows():
     assert kept == {"32MB": 32 * 10**6, "32 mb": 32 * 10**6, "32MiB": 32 << 20}
     for text, size in kept.items():
         assert rows_of(text, 10, 1) == int(size / (8 * 14 * 1.125))
-
-
-def test_a_refused_chunk_changes_nothing():
-    x, y = stream(5000)
-    learner = learnt(x, y)
-    before = learner.weights
-    with pytest.raises(ValueError, match="targets must be finite"):
-        learner.advance(x, np.where(np.arange(5000) == 4321, np.nan, y))
-    with pytest.raises(ValueError, match="rows must have shape"):
-        learner.advance(x[:, :3], y)
-    np.testing.assert_array_equal(learner.weights, before)
-    assert learner.samples == 5000
 
 
 def test_a_change_is_found_and_noise_is_not():

@@ -673,7 +673,7 @@ def test_year_month_day_and_hour_are_one_date(tmp_path, capsys):
     write(pa.table({**parts, "y": y}), tmp_path / "d.parquet")
     write(pa.table({"when": times.astype("M8[us]"), "y": y}), tmp_path / "one.parquet")
     assert fit(tmp_path / "d.parquet") == 0
-    said = "'year, month, day, hour' is a date in 4 columns, used as hours"
+    said = "'date' is a date in 4 columns, year, month, day, hour, used as hours"
     assert said in capsys.readouterr().out
     assert fit(tmp_path / "one.parquet", model="one") == 0
     a, b = (StreamFit.load(tmp_path / name).model.learner.weights for name in ("m", "one"))

@@ -639,3 +639,28 @@ def test_inspect_shows_the_weights_of_every_class(tmp_path, capsys):
     assert {name: float(each) for name, each in printed.items()} == pytest.approx(slopes, 1e-3)
     table_ = pa.csv.read_csv(out).to_pylist()
     assert {r["class"]: r["weight"] for r in table_ if r["feature"] == "x"} == pytest.approx(slopes)
+
+
+def test_counts_are_fitted_by_poisson_only_if_asked(tmp_path, capsys):
+    """Catches a loss chosen by itself, a note on numbers that do not count, and logarithms."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(3000)
+    columns = {"x": x, "visits": rng.poisson(np.exp(0.7 * x + 1.0)), "size": x + 9.5}
+    path = write(pa.table(columns), tmp_path / "d.parquet")
+    fit = ["--model", tmp_path / "m", "-q", "--force", "--features", "x"]
+    assert run("fit", path, "--target", "size", *fit) == 0
+    assert "poisson" not in capsys.readouterr().out
+    assert run("fit", path, "--target", "visits", *fit) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "'visits' counts, with a variance that grows with the mean: --loss poisson" in out
+    assert StreamFit.load(tmp_path / "m").plan.loss == "squared"
+    assert run("fit", path, "--target", "visits", "--loss", "poisson", *fit) == 0
+    assert "is made for that" not in capsys.readouterr().out
+    weights = StreamFit.load(tmp_path / "m").learner.weights[0]
+    np.testing.assert_allclose(weights, [0.7, 1.0], atol=0.06)
+    out = tmp_path / "p.parquet"
+    assert run("predict", tmp_path / "m", path, "-o", out, "--interval", 0.9) == 0
+    found = pa.parquet.read_table(out).to_pandas()
+    np.testing.assert_allclose(found.prediction, np.exp(weights[0] * x + weights[1]), rtol=1e-9)
+    inside = (found.lower <= columns["visits"]) & (columns["visits"] <= found.upper)
+    assert abs(inside.mean() - 0.9) < 0.04

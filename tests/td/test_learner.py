@@ -31,7 +31,7 @@ def by_hand(features, path, levels, radius):
     law = mf.MLMC(levels=levels, seed=1)
     theta, squares, thetas, t = np.zeros(features.shape[1]), 0.0, [], 0
     while t < len(path.states):
-        level = law.level(len(thetas) + 1)
+        level = law.level(len(thetas) + 1, t)
         batch = range(t, t + 2**level)
         if batch.stop > len(path.states):
             break
@@ -40,8 +40,11 @@ def by_hand(features, path, levels, radius):
             ahead = 0.0 if path.terminated[i] else features[path.next_states[i]] @ theta
             row = features[path.states[i]]
             g.append((path.rewards[i] + GAMMA * ahead - row @ theta) * row)
-        fine, coarse = np.mean(g, axis=0), np.mean(g[: len(g) // 2], axis=0)
-        estimate = g[0] + law.coefficients[level - 1] * (fine - coarse)
+        estimate = g[0]
+        if level:
+            fine, coarse = np.mean(g, axis=0), np.mean(g[: len(g) // 2], axis=0)
+            coefficient = law.coefficients[level - 1] if levels else 2**level
+            estimate = estimate + coefficient * (fine - coarse)
         squares += estimate @ estimate
         thetas.append(theta)
         theta = theta + np.sqrt(2.0) * radius / np.sqrt(squares) * estimate
@@ -50,11 +53,12 @@ def by_hand(features, path, levels, radius):
     return theta, np.mean(thetas, axis=0)
 
 
-def test_mag_is_the_equation():
+@pytest.mark.parametrize("levels", [3, None])
+def test_mag_is_the_equation(levels):
     mrp = process()
     path = mrp.simulate(400, seed=2)
-    theta, average = by_hand(mrp.features, path, 3, RADIUS)
-    found = TDLearner(mrp.features, GAMMA, RADIUS, seed=1, levels=3)
+    theta, average = by_hand(mrp.features, path, levels, RADIUS)
+    found = TDLearner(mrp.features, GAMMA, RADIUS, seed=1, levels=levels)
     for transition in zip(*path, strict=True):
         found.update(*transition)
     np.testing.assert_allclose(found.theta, theta, rtol=1e-10)

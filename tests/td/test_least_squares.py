@@ -10,8 +10,8 @@ from tests.td.test_learner import BAD_TRANSITIONS
 GAMMA = 0.8
 
 
-def random_path(count=700, states=5, seed=0):
-    """Episodes that end, and episodes that are cut off and begin elsewhere."""
+def random_path(count=1100, states=5, seed=4):
+    """Episodes that end, or are cut off and begin elsewhere: more than a block of sums."""
     rng = np.random.default_rng(seed)
     path = rng.integers(states, size=count + 1)
     after, cut = path[1:].copy(), rng.random(count) < 0.05
@@ -46,11 +46,11 @@ def test_no_trace_goes_over_the_end_of_an_episode_or_a_cut(lam, way):
         for transition in zip(*(part.tolist() for part in path), strict=True):
             assert learner.update(*transition)
     else:
-        for piece in np.array_split(np.arange(700), 1 if way == "whole" else 130):
+        for piece in np.array_split(np.arange(1100), 1 if way == "whole" else 130):
             learner.update_many(*(part[piece] for part in path))
     wanted = by_hand(phi, path, lam, 0.01)
     np.testing.assert_allclose(learner.theta, wanted, rtol=1e-9)
-    assert learner.samples == 700
+    assert learner.samples == 1100
     if lam == 0.6:
         goes_on = path[0], path[1], np.append(path[0][1:], 0), path[3]
         assert np.abs(by_hand(phi, goes_on, lam, 0.01) - wanted).max() > 0.01
@@ -76,7 +76,7 @@ def test_one_by_one_in_pieces_and_saved_at_any_transition_give_the_same_bits(opt
         tail.load_state_dict(head.state_dict())
         tail.update_many(*(part[cut:] for part in path))
         np.testing.assert_array_equal(tail.theta, whole.theta)
-        assert tail.samples == 700
+        assert tail.samples == 1100
 
 
 def test_states_of_others_are_refused():

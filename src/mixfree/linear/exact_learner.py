@@ -274,6 +274,11 @@ class ExactLearner:
         return None if found is None or not found[1] > 0.0 else 1.0 - found[0] / found[1]
 
     @property
+    def trusted(self) -> bool:
+        """Whether there are enough batches, and they are not correlated."""
+        return self._fit.inference.enough and not self._fit.inference.correlated
+
+    @property
     def assumed(self) -> str:
         """What the intervals assume, in words."""
         return self._fit.inference.assumed

@@ -44,6 +44,7 @@ class Category(Column):
     ) -> None:
         super().__init__(name, forced)
         self.most, self.hashed, self.over = most, hashed, False
+        self._encoded: tuple[Any, Any] = (None, None)
 
     def is_valid(self) -> bool:
         """Whether settings and state are possible."""
@@ -64,6 +65,7 @@ class Category(Column):
     def room(self, values: Any) -> int | None:
         """Return the row of the first text that is one too many, None if there is none."""
         texts = texts_in(values).dictionary_encode()
+        self._encoded = values, texts  # parsed next
         known = dict.fromkeys(_keys(texts))
         new = [text for text in known if text not in self.keys]
         left = self.most - len(self.keys) + (GAP in self.keys)
@@ -74,7 +76,10 @@ class Category(Column):
 
     def parse(self, values: Any, grow: bool) -> Array:
         """Return the index of each text among the raw features."""
-        texts = texts_in(values).dictionary_encode()
+        before, texts = self._encoded
+        self._encoded = None, None
+        if before is not values:
+            texts = texts_in(values).dictionary_encode()
         if self.over:
             at = np.array([self._hash(key) for key in _keys(texts)], np.int64)
         else:

@@ -160,9 +160,9 @@ class Encoder:
                 self._refuse(piece, int(known.argmin()), self._target)
             self._note_strays(piece, self._target, ~known)
             self._leave_out(self.target, int((~known).sum()))
-        gaps = [column.missing(each) for column, each in zip(self.columns, entries, strict=True)]
-        for column, gap in zip(self.columns, gaps, strict=True):
-            if gap.any():
+        for column, each in zip(self.columns, entries, strict=True):
+            if column.has_gaps(each):
+                gap = column.missing(each)
                 self._note_strays(piece, column, gap)
                 known = self._without_gaps(piece, column, gap, known)
         found = Encoded(entries, targets, self._times(entries))

@@ -78,7 +78,8 @@ def columns_of(table: Mapping[str, Any], choices: Choices) -> dict[str, Verdict]
     found = {name: judge(values, name, choices) for name, values in table.items()}
     parts = _parts(table, found, choices) if choices.time != "none" else ()
     if parts:
-        time = Time(", ".join(parts), time=choices.time, parts=parts)
+        name = "date" if "date" not in table else ", ".join(parts)
+        time = Time(name, time=choices.time, parts=parts)
         for name in parts:
             found[name] = Verdict("number", None, f"part of the date {time.name!r}")
         found[time.name] = Verdict(time.described, time)

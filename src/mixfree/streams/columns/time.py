@@ -385,7 +385,7 @@ class Time(Column):
         if self.is_clock:
             return "time of day"
         since = " since 1970" if self.form.endswith("seconds") else ""
-        parts = f" in {len(self.parts)} columns" if self.parts else ""
+        parts = f" in {len(self.parts)} columns, {', '.join(self.parts)}" if self.parts else ""
         return f"date{parts}" if self.form == "stored" else f"date ({self.form}{since})"
 
 

@@ -26,6 +26,8 @@ __all__ = ["Facts", "check_something_learnt", "correlation_facts", "target_size"
 PER_FEATURE = 20  # rows per feature needed for useful predictions
 TREND = 0.5  # share of the target that a trend must explain to be mentioned
 ROWS_OF_A_TREND = 32  # least rows to look for a trend
+MIN_COUNTS = 200  # sampled targets by which counts are judged
+GROWS = 1.5  # ratio of means, and of variances, between rows of large and small predictions
 MUCH = 0.2  # difference of R² between rows seen and not seen that is a warning
 OFTEN = 0.005  # least share of the rows with a number that may be a code
 DIFFERENT = 10  # least number of other values of such a column
@@ -73,7 +75,7 @@ class Facts:
     def notes(self) -> list[str]:
         """Information for the user, which names arguments as in Python."""
         notes = [*self.fit.notes, *self.fit.model.design.notes, *self._trends(), *self._codes()]
-        return [*notes, *self._unreliable(), *self._bad_ahead()]
+        return [*notes, *self._counts(), *self._unreliable(), *self._bad_ahead()]
 
     @cached_property
     def warnings(self) -> list[str]:
@@ -153,6 +155,22 @@ class Facts:
             "half_life": learner.half_life,
             "to_rounding": exact_to_rounding(self.fit),
         }
+
+    def _counts(self) -> Iterator[str]:
+        """Yield a note if the target is a count whose variance grows with its mean."""
+        fit, (_, learner, rows, targets) = self.fit, self.fit.model
+        whole = not ((targets < 0.0) | (targets % 1.0 != 0.0)).any()
+        if fit.plan.loss != "squared" or not whole or len(targets) < MIN_COUNTS:
+            return
+        found = np.asarray(learner.predict(rows))
+        low, high = np.array_split(np.argsort(found, kind="stable"), 2)
+        errors = targets - found
+        grows = targets[high].mean() > GROWS * targets[low].mean() > 0.0
+        if grows and errors[high].var() > GROWS * errors[low].var():
+            yield (
+                f"{fit.encoder.target!r} counts, with a variance that grows with the mean: "
+                "`loss='poisson'` is made for that"
+            )
 
     def _trends(self) -> Iterator[str]:
         """Yield notes on dates whose trend explains the target, while only cycles are used."""

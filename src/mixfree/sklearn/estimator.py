@@ -258,7 +258,7 @@ class StreamModel(BaseEstimator, ABC):
             and X.shape[0] > 0
             and X.shape[1] == self.n_features_in_
             and not hasattr(self, "feature_names_in_")
-            and (y.dtype.kind in "biu" or (y.dtype.kind == "f" and inner(y, y) < math.inf))
+            and (y.dtype.kind in "biu" or (y.dtype.kind == "f" and float(inner(y, y)) < math.inf))
         )
 
     def _new_learner(self, loss: Loss, dtype: Any) -> LinearLearner:

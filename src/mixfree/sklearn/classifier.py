@@ -107,7 +107,7 @@ class StreamClassifier(ClassifierMixin, StreamModel):
                 "classes must be given in the first call of partial_fit: all labels of the stream"
             )
         known = self.classes_ if classes is None else np.unique(classes)
-        if not first and not np.array_equal(self.classes_, known):
+        if not (first or classes is None or np.array_equal(self.classes_, known)):
             raise ValueError(f"classes must be {self.classes_.tolist()} as before, not {classes!r}")
         targets = targets_of(y, known)
         if first:

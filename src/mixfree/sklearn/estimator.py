@@ -1,6 +1,7 @@
 """The base class of the two estimators: parameters, validation, fitting and saving."""
 
 import inspect
+import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import Array, inner
 from mixfree.base.checks import check_one_of, check_values, check_whole, shown
 from mixfree.base.state import check_room, loading
 from mixfree.core.method import Method, OptionError
@@ -239,7 +240,7 @@ class StreamModel(BaseEstimator, ABC):
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
             reset=reset,
-            ensure_all_finite=not self._learner_checks_finite(X),
+            ensure_all_finite=not isinstance(X, np.ndarray),  # else the learner finds them
         )
         return checked
 
@@ -251,19 +252,14 @@ class StreamModel(BaseEstimator, ABC):
         return (
             type(X) is np.ndarray
             and type(y) is np.ndarray
-            and X.dtype in (np.float64, np.float32)
+            and X.dtype.char in "df"
             and X.ndim == 2
             and y.shape == X.shape[:1]
             and X.shape[0] > 0
             and X.shape[1] == self.n_features_in_
             and not hasattr(self, "feature_names_in_")
-            and self._learner_checks_finite(X)
-            and (y.dtype.kind in "biu" or (y.dtype.kind == "f" and bool(np.isfinite(y).all())))
+            and (y.dtype.kind in "biu" or (y.dtype.kind == "f" and float(inner(y, y)) < math.inf))
         )
-
-    def _learner_checks_finite(self, X: Any) -> bool:
-        """Whether the learner itself finds values that are not finite, which saves a pass."""
-        return isinstance(X, np.ndarray)
 
     def _new_learner(self, loss: Loss, dtype: Any) -> LinearLearner:
         check_whole(self.epochs, "epochs")

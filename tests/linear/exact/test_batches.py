@@ -90,7 +90,7 @@ def test_a_refused_chunk_leaves_batches_and_windows_as_they_were():
     before = copy.deepcopy(batches)
     x[-1, 0] = np.nan
     with pytest.raises(ValueError, match="rows must be finite"):
-        batches.add(x[9000:], y[9000:])
+        batches.successor().add(x[9000:], y[9000:])
     assert_same_bits(batches.plain(), before.plain())
 
 

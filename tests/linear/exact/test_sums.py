@@ -109,7 +109,7 @@ def test_values_beyond_the_limit_are_refused_by_name_and_nothing_has_changed(
     (bad_x if where == "rows" else bad_y)[place, 1] = wrong
     message = rf"{where} must be finite and at most 1e\+75 in size, but a value in column 1 is"
     with pytest.raises(ValueError, match=message):
-        batches.add(bad_x, bad_y, None if weight is None else np.full(9000, weight))
+        batches.successor().add(bad_x, bad_y, None if weight is None else np.full(9000, weight))
     assert_same_bits(batches.plain(), before.plain())
     batches.add(x, y)
     before.add(x, y)

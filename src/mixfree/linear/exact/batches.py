@@ -6,7 +6,7 @@ from typing import Any, Self
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.equal_batches import EqualBatches
-from mixfree.base.interrupts import all_or_nothing, shallow
+from mixfree.base.interrupts import shallow
 from mixfree.base.state import State
 from mixfree.linear.exact.blocks import Blocks, block_rows, block_sums, check_same_columns
 from mixfree.linear.exact.mapping import ColumnMap
@@ -64,6 +64,8 @@ class Batches(State):
         self._current = nothing  # of the batch being filled
         self._sums = nothing  # of all full batches
         self._quick = True
+        block, fit = block_rows(columns), MAX_BLOCK_VALUES // max(columns, 1)
+        self._lengths = block, max(min(LONG_BLOCKS * block, 1 << fit.bit_length() >> 1), block)
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -132,18 +134,16 @@ class Batches(State):
         twin._blocks, twin.windows = self._blocks.successor(), self.windows.copy()
         return twin
 
-    @all_or_nothing
     def add(self, rows: Any, targets: Any, weights: Any = None) -> None:
         """Add rows in order, dense or sparse, of any real dtype.
 
         Raises
         ------
         ValueError
-            If a shape is wrong, or a value is not finite or above 1e75; nothing has changed then.
+            If a shape is wrong, or a value is not finite or above 1e75; go on with the predecessor.
         """
         self._blocks.cut(rows, targets, weights, self._length, self._take)
 
-    @all_or_nothing
     def merge(self, other: Self) -> None:
         """Add all rows of ``other``, as if they followed; ``other`` is unchanged.
 
@@ -181,14 +181,11 @@ class Batches(State):
 
     def _length(self) -> int:
         """Return the rows of the next block: more on long streams, to join sums less often."""
-        block = block_rows(self._blocks.columns)
-        fit = 1 << (MAX_BLOCK_VALUES // max(self._blocks.columns, 1)).bit_length() >> 1
-        long = max(min(LONG_BLOCKS * block, fit), block)
-        aligned = self._current.rows % long == 0
-        length = long if aligned and self._sums.rows >= MIN_BLOCKS * block else block
+        filled, (length, long) = self._current.rows, self._lengths
+        if self._sums.rows >= MIN_BLOCKS * length and filled % long == 0:
+            length = long
         # Blocks were longer or shorter before columns were added, so that a batch may end sooner.
-        room = self._batches.length - self._current.rows
-        return min(length, room) if self._current.rows else length
+        return min(length, self._batches.length - filled) if filled else length
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
         self.windows.take(self._sums.rows + self._current.rows, rows, targets, weights)

@@ -1,8 +1,10 @@
 """What several tests need."""
 
 import numpy as np
+import pytest
 
 import mixfree as mf
+from mixfree.cli import main
 
 
 def make(name, start, domain=None, **options):
@@ -14,6 +16,13 @@ def needed(name, mixing_time):
     """The options that a method of the table must be given."""
     required = mf.methods()[name].required
     return required | ({"mixing_time": mixing_time} if "mixing_time" in required else {})
+
+
+def run_command(*arguments):
+    """Run ``mixfree``; return its exit code."""
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, arguments)])
+    return ended.value.code
 
 
 def flatten(state, path=""):

@@ -9,17 +9,15 @@ from importlib import import_module
 
 import pytest
 
-from mixfree.cli import main
 from mixfree.reproduce import EXPERIMENTS, experiment
+from tests.helpers import run_command
 
 # Long enough for a signal to arrive during the run.
 SMALL = ["fig1", "--samples", "300000", "--seeds", "2", "--p", "0.01"]
 
 
 def run(*arguments):
-    with pytest.raises(SystemExit) as stopped:
-        main(["reproduce", *map(str, arguments)])
-    return stopped.value.code
+    return run_command("reproduce", *arguments)
 
 
 def files(folder):

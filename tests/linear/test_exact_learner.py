@@ -130,6 +130,18 @@ def test_a_megabyte_is_as_long_for_the_squared_loss_as_for_kept_rows():
         assert rows_of(text, 10, 1) == int(size / (8 * 14 * 1.125))
 
 
+def test_a_refused_chunk_changes_nothing():
+    x, y = stream(5000)
+    learner = learnt(x, y)
+    before = learner.weights
+    with pytest.raises(ValueError, match="targets must be finite"):
+        learner.advance(x, np.where(np.arange(5000) == 4321, np.nan, y))
+    with pytest.raises(ValueError, match="rows must have shape"):
+        learner.advance(x[:, :3], y)
+    np.testing.assert_array_equal(learner.weights, before)
+    assert learner.samples == 5000
+
+
 def test_a_change_is_found_and_noise_is_not():
     """Catches a test without regard to correlation, which finds changes in most such streams.
 

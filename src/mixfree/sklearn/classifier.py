@@ -167,16 +167,6 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         """Return the log-probability of each class, finite even where it underflows."""
         return log_probabilities(self._predictions(X))
 
-    @property
-    def coef_(self) -> Array:
-        """One row of weights per class; a single row for two classes."""
-        return self._coefficients()[0]
-
-    @property
-    def intercept_(self) -> Array:
-        """One intercept per row of :attr:`coef_`."""
-        return self._coefficients()[1]
-
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the fit as plain values and arrays."""
         kind = self.classes_.dtype

@@ -101,7 +101,6 @@ class StreamModel(BaseEstimator, ABC):
     # Parameters that may change between calls of `partial_fit`.
     _may_change: ClassVar[tuple[str, ...]] = ("epochs",)
     _fit_parameters: dict[str, Any] | None = None
-    coef_: Any
     _learner: LinearLearner
 
     def __init__(
@@ -494,11 +493,16 @@ class StreamModel(BaseEstimator, ABC):
     def _targets(self, y: Array) -> Array:
         """Convert targets to those of the loss."""
 
-    def _coefficients(self) -> tuple[Array, Array]:
+    @property
+    def coef_(self) -> Array:
+        """One row of weights per class, a single row for two classes; a vector of a regressor."""
+        return self.learner_.weights[:, : self.n_features_in_]
+
+    @property
+    def intercept_(self) -> Array:
+        """One intercept per row of weights."""
         weights = self.learner_.weights
-        columns = self.n_features_in_
-        intercept = weights[:, columns] if self.fit_intercept else np.zeros(len(weights))
-        return weights[:, :columns], intercept
+        return weights[:, -1] if self.fit_intercept else np.zeros(len(weights))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the fit as plain values and arrays."""
@@ -520,7 +524,10 @@ class StreamModel(BaseEstimator, ABC):
                 self.n_features_in_ = columns
                 self.__dict__.pop("feature_names_in_", None)
                 if state["feature_names_in"] is not None:
-                    self.feature_names_in_ = _check_names(state["feature_names_in"], columns)
+                    names = state["feature_names_in"]
+                    if not isinstance(names, list) or [*map(type, names)] != [str] * columns:
+                        raise ValueError(f"feature_names_in of the state must be {columns} names")
+                    self.feature_names_in_ = np.array(names, dtype=object)
                 learner = self._new_learner(loss(), np.dtype(dtype))
                 learner.load_state_dict(state["learner"])
                 self._learner = learner
@@ -529,13 +536,6 @@ class StreamModel(BaseEstimator, ABC):
             self.__dict__.update(before)
             raise
         return self
-
-
-def _check_names(given: Any, columns: int) -> Array:
-    """Check the feature names in a state."""
-    if not isinstance(given, list) or [type(name) for name in given] != [str] * columns:
-        raise ValueError(f"feature_names_in of the state must be {columns} names")
-    return np.array(given, dtype=object)
 
 
 def check_unmasked(values: Any, name: str) -> None:

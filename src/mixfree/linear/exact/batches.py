@@ -8,7 +8,7 @@ from mixfree.base.checks import check_whole
 from mixfree.base.equal_batches import EqualBatches
 from mixfree.base.interrupts import shallow
 from mixfree.base.state import State
-from mixfree.linear.exact.blocks import Blocks, block_rows, block_sums, check_same_columns
+from mixfree.linear.exact.blocks import Blocks, block_rows, block_sums
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums, stacked
 from mixfree.linear.exact.windows import Window, Windows
@@ -60,11 +60,13 @@ class Batches(State):
         self.memory = check_whole(memory, "memory")
         self.windows = Windows(columns, targets, memory=self.memory // 8)
         most, nothing = most_batches(columns, self.memory), Sums.nothing(columns, targets)
-        self._batches = EqualBatches(nothing, Sums.joined, most, _first_length(columns, most))
+        block, fit = block_rows(columns), MAX_BLOCK_VALUES // max(columns, 1)
+        # Not few rows per batch at first, since a batch has columns² sums.
+        length = min(max(2 * block // most, MIN_LENGTH, 1 << columns.bit_length() >> 1), block)
+        self._batches = EqualBatches(nothing, Sums.joined, most, length)
         self._current = nothing  # of the batch being filled
         self._sums = nothing  # of all full batches
         self._quick = True
-        block, fit = block_rows(columns), MAX_BLOCK_VALUES // max(columns, 1)
         self._lengths = block, max(min(LONG_BLOCKS * block, 1 << fit.bit_length() >> 1), block)
 
     @classmethod
@@ -123,7 +125,7 @@ class Batches(State):
 
     def _complete_windows(self) -> Windows:
         """Return the windows with the rows that wait for a block."""
-        windows, waiting = self.windows.copy(), self._blocks.pending
+        windows, waiting = shallow(self.windows), self._blocks.pending
         if waiting is not None:
             windows.take(self._sums.rows + self._current.rows, *waiting)
         return windows
@@ -131,7 +133,7 @@ class Batches(State):
     def successor(self) -> Self:
         """Return a copy that shares all sums; only one of the two may be continued."""
         twin = shallow(self)
-        twin._blocks, twin.windows = self._blocks.successor(), self.windows.copy()
+        twin._blocks, twin.windows = shallow(self._blocks), shallow(self.windows)
         return twin
 
     def add(self, rows: Any, targets: Any, weights: Any = None) -> None:
@@ -149,7 +151,12 @@ class Batches(State):
 
         Rows of unfinished batches count in the total, but belong to no batch.
         """
-        check_same_columns(self._blocks, other._blocks)
+        mine, theirs = self._blocks, other._blocks
+        if (mine.columns, mine.targets) != (theirs.columns, theirs.targets):
+            raise ValueError(
+                f"cannot merge {theirs.columns} columns and {theirs.targets} targets into "
+                f"{mine.columns} columns and {mine.targets} targets"
+            )
         total, windows = self.total.joined(other.total), self._complete_windows()
         windows.merge(other._complete_windows(), total.rows)
         one, two = self._all, other._all
@@ -202,12 +209,6 @@ class Batches(State):
             self._sums = self._sums.joined(self._current)
             self._batches = self._batches.added(self._current)
             self._current = self._batches.nothing
-
-
-def _first_length(columns: int, most: int) -> int:
-    """Return the initial rows per batch: not few, since a batch has columns² sums."""
-    block = block_rows(columns)
-    return min(max(2 * block // most, MIN_LENGTH, 1 << columns.bit_length() >> 1), block)
 
 
 def _cut(

@@ -278,12 +278,6 @@ class Forgetting(State):
         twin._rest, twin._solved = self._rest.copy(), self._solved.copy()
         return twin
 
-    def copy(self) -> Self:
-        """Return an independent copy."""
-        twin = self.successor()
-        twin._blocks = self._blocks.copy()
-        return twin
-
     def mapped(self, change: ColumnMap) -> Self:
         """Return the sums of the same rows for mapped columns.
 

@@ -135,9 +135,9 @@ class SquaredFit(State):
             raise ValueError("solved needs half_life=None")
         total, found = self._sums.total, []
         for sums in (total.mapped(change) for change in changes):
-            solution = solve(sums, l2=self.l2, radius=self.radius, intercept=self.intercept)
-            errors = self._errors(sums, solution.weights)
-            found.append((solution.weights, 0.0 if errors is None else errors[0]))
+            weights = self._fitted(sums).weights
+            errors = self._errors(sums, weights)
+            found.append((weights, 0.0 if errors is None else errors[0]))
         return found
 
     def _errors(self, sums: Sums, weights: Array) -> tuple[float, float] | None:

@@ -1,8 +1,10 @@
 """What several tests need."""
 
 import numpy as np
+import pytest
 
 import mixfree as mf
+from mixfree.cli import main
 
 
 def make(name, start, domain=None, **options):
@@ -16,20 +18,25 @@ def needed(name, mixing_time):
     return required | ({"mixing_time": mixing_time} if "mixing_time" in required else {})
 
 
-def flatten(state, prefix=""):
-    """Every number and array of a state dict by its path."""
-    for key, value in sorted(state.items()):
-        if isinstance(value, dict):
-            yield from flatten(value, f"{prefix}{key}.")
-        elif isinstance(value, list):
-            for i, sample in enumerate(value):
-                yield f"{prefix}{key}[{i}]", sample if np.isscalar(sample) else np.hstack(sample)
-        else:
-            yield prefix + key, value
+def run_command(*arguments):
+    """Run ``mixfree``; return its exit code."""
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, arguments)])
+    return ended.value.code
+
+
+def flatten(state, path=""):
+    """Every number and array of a state by its path."""
+    if not isinstance(state, dict | list | tuple):
+        yield path, state
+        return
+    items = sorted(state.items()) if isinstance(state, dict) else enumerate(state)
+    for key, value in items:
+        yield from flatten(value, f"{path}/{key}")
 
 
 def assert_same_bits(one, other):
-    """Two state dicts are identical to the last bit."""
+    """Two states are identical to the last bit."""
     mine, theirs = dict(flatten(one)), dict(flatten(other))
     assert mine.keys() == theirs.keys()
     for key, value in mine.items():

@@ -155,16 +155,6 @@ def test_the_least_keys_are_kept_with_what_belongs_to_them(replace):
         assert (np.diff(each.column(1)[each.order]) > 0).all()
 
 
-def test_pairs_are_kept_independently_of_each_other():
-    runs, both = 1500, 0
-    for seed in range(runs):
-        sample = UniformSample(64, seed)
-        sample.offer([np.arange(256)])
-        both += np.isin([3, 4], sample.column(0)).all()
-    chance = 64 / 256 * 63 / 255
-    assert abs(both - runs * chance) < 4 * np.sqrt(runs * chance)
-
-
 def test_merging_in_any_order_keeps_the_same():
     """Caught: keys that are compared where nothing has to be left out, or drawn anew."""
     parts, found = np.split(np.arange(2000), [20, 40, 400]), []

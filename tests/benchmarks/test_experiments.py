@@ -87,15 +87,32 @@ def test_errors_of_newey_and_west_by_their_definition(loss):
 
 
 @pytest.mark.parametrize(
-    ("coverage", "warned", "holds"),
+    ("coverage", "warned", "others", "left", "holds"),
     [
-        ({0.0: 0.95, 0.9: 0.94, 0.98: 0.92}, False, [True, True, True, True]),
-        ({0.0: 0.99, 0.9: 0.93, 0.98: 0.88}, True, [None, False, False, True]),
-        ({0.0: 0.95, 0.9: 0.90, 0.98: 0.85}, False, [False, True, False, False]),
+        ({0.0: 0.95, 0.9: 0.94, 0.98: 0.92}, False, (-0.005, 0.95), 0.02, [True] * 7),
+        (
+            {0.0: 0.99, 0.9: 0.93, 0.98: 0.88},
+            True,
+            (0.03, 1.05),
+            0.05,
+            [None, False, False, True, False, True, None],
+        ),
+        (
+            {0.0: 0.95, 0.9: 0.90, 0.98: 0.85},
+            False,
+            (0.0, 0.9),
+            0.08,
+            [False, True, False, False, None, False, False],
+        ),
     ],
 )
-def test_coverage_is_judged_by_its_interval(coverage, warned, holds):
-    """The intervals here are of about ± 1.3 %; rows as independent always hold half."""
+def test_coverage_is_judged_by_its_interval(coverage, warned, others, left, holds):
+    """The intervals here are of about ± 1.3 %; rows as independent always hold half.
+
+    ``others`` is what EWC and Newey–West with fixed b cover more, and their width over ours.
+    """
+    more, width = others
+    covers = {intervals.OURS: 0.0, intervals.FIXED_B: more, intervals.EWC: more}
     rows = [
         {
             "model": model,
@@ -103,19 +120,30 @@ def test_coverage_is_judged_by_its_interval(coverage, warned, holds):
             "rows": length,
             "seed": seed,
             "method": method,
-            "covered": (covered if method == intervals.OURS else 0.5) + 0.02 * (-1) ** seed,
+            "covered": (covered + covers[method] if method in covers else 0.5) + 0.02 * sign,
+            "half": 1.0 if method == intervals.OURS else width,
+            "error": 0.1 * seed,
+            "half of first": 1.0,
             "warned": method == intervals.OURS and length == 2000 and warned,
         }
         for model in intervals.MODELS
         for rho, covered in coverage.items()
         for length in (2000, 20_000)
-        for seed in range(6)
-        for method in (intervals.OURS, intervals.HAC, intervals.INDEPENDENT)
+        for seed, sign in enumerate((1, -1) * 3)
+        for method in (*covers, intervals.HAC, intervals.INDEPENDENT)
     ]
+    rows += [
+        {"model": intervals.WATCHED, "rho": rho, "rows": 50_000, "seed": seed, "method": kind,
+         "left": share + 0.01 * (-1) ** seed}
+        for rho in coverage
+        for kind, share in (("ordinary", 0.4), ("anytime", left))
+        for seed in range(6)
+    ]  # fmt: skip
     found = intervals.report(rows, Settings(20_000, 6))
     assert [claim.holds for claim in found.claims] == holds
     first = dict(zip(found.tables[0].head, found.tables[0].lines[0], strict=True))
     assert first[intervals.OURS].startswith(f"{100 * coverage[0.0]:.1f} (")
+    assert first[intervals.OURS].endswith(f"[{1 / width:.2f}]")
 
 
 CELL = {"p": 0.01, "seed": 3, "samples": 1500}

@@ -155,32 +155,25 @@ def test_a_path_that_alternates_is_not_called_mixed():
 
 
 @pytest.mark.parametrize(
-    ("path", "message"),
+    ("path", "options", "message"),
     [
-        (None, "path = None must contain the states"),
-        ([1], "1 samples"),
-        ([3, 3, 3], "only one state, 3"),
-        ([0.0, math.nan, 1.0], r"path\[1\] = nan is not a state"),
-        ([0, "a", 1], r"path mixes text and other labels: path\[1\] = 'a'"),
-        ([0, None, 1], r"path\[1\] = None is neither"),
-        (np.zeros((3, 2)), r"shape \(3, 2\)"),
-        (np.random.default_rng(0).random(100), "like measurements"),
-        (np.arange(10_000), "10000 states; at most 4096"),
+        (None, {}, "path = None must contain the states"),
+        ([1], {}, "1 samples"),
+        ([3, 3, 3], {}, "only one state, 3"),
+        ([0.0, math.nan, 1.0], {}, r"path\[1\] = nan is not a state"),
+        ([0, "a", 1], {}, r"path mixes text and other labels: path\[1\] = 'a'"),
+        ([0, None, 1], {}, r"path\[1\] = None is neither"),
+        (np.zeros((3, 2)), {}, r"shape \(3, 2\)"),
+        (np.random.default_rng(0).random(100), {}, "like measurements"),
+        (np.arange(10_000), {}, "10000 states; at most 4096"),
+        ([0, 1, 1], {"level": 95}, "level = 95 must"),
+        ([0, 1, 1], {"method": "spectral"}, "method must be one of 'envelope'.*, not 'spectral'"),
+        ([0, 1, 1], {"states": [0, 1, 1]}, "twice"),
     ],
 )
-def test_wrong_paths(path, message):
+def test_wrong_paths_and_options(path, options, message):
     with pytest.raises(ValueError, match=message):
-        estimate_mixing_time(path)
-
-
-def test_wrong_options():
-    path = [0, 1, 0, 1, 1]
-    with pytest.raises(ValueError, match=r"level = 95 must"):
-        estimate_mixing_time(path, level=95)
-    with pytest.raises(ValueError, match=r"method must be one of 'envelope'.*, not 'spectral'"):
-        estimate_mixing_time(path, method="spectral")
-    with pytest.raises(ValueError, match="twice"):
-        estimate_mixing_time(path, states=[0, 1, 1])
+        estimate_mixing_time(path, **options)
 
 
 def test_the_fitted_chain_is_the_smoothed_one():

@@ -26,25 +26,6 @@ def test_states_are_the_nodes_and_weights_count():
         random_walk(graph).mixing_time()
 
 
-def test_graphs_without_a_walk():
-    with pytest.raises(ValueError, match="no nodes"):
-        random_walk(networkx.Graph())
-    with pytest.raises(ValueError, match="node 2 has no outgoing edge"):
-        lonely = networkx.path_graph(2)
-        lonely.add_node(2)
-        random_walk(lonely)
-    with pytest.raises(ValueError, match="must be a networkx graph"):
-        random_walk([0, 1])
-    with pytest.raises(ValueError, match="from 'a' to 'b' has a negative weight"):
-        random_walk(networkx.Graph([("a", "b", {"weight": -1}), ("b", "c", {"weight": 2})]))
-    with pytest.raises(ValueError, match="edges that go both ways"):
-        random_walk(networkx.DiGraph([(0, 1), (1, 0)]), "metropolis")
-    with pytest.raises(
-        ValueError, match="weights must be one of 'degree', 'metropolis', not 'uniform'"
-    ):
-        random_walk(networkx.path_graph(3), "uniform")
-
-
 def test_cycles_are_rings():
     assert np.allclose(
         cycle(4).P, [[0, 0.5, 0, 0.5], [0.5, 0, 0.5, 0], [0, 0.5, 0, 0.5], [0.5, 0, 0.5, 0]]
@@ -81,6 +62,21 @@ def test_random_chains_come_from_their_seed():
         (lambda: birth_death([0.9, 0.9, 0], [0, 0.9, 0.9]), r"up\[1\] \+ down\[1\] is above 1"),
         (lambda: birth_death([0.9, 0.0], [0.0, float("nan")]), r"down\[1\] = nan"),
         (lambda: birth_death([0.9, 0.0], [0.0]), "one length"),
+        (lambda: random_walk(networkx.Graph()), "no nodes"),
+        (lambda: random_walk(networkx.Graph({0: [1], 2: []})), "node 2 has no outgoing edge"),
+        (lambda: random_walk([0, 1]), "must be a networkx graph"),
+        (
+            lambda: random_walk(networkx.Graph({"a": {"b": {"weight": -1}}})),
+            "from 'a' to 'b' has a negative weight",
+        ),
+        (
+            lambda: random_walk(networkx.DiGraph([(0, 1), (1, 0)]), "metropolis"),
+            "edges that go both ways",
+        ),
+        (
+            lambda: random_walk(networkx.path_graph(3), "uniform"),
+            "weights must be one of 'degree', 'metropolis', not 'uniform'",
+        ),
     ],
 )
 def test_wrong_parameters(build, message):

@@ -107,11 +107,11 @@ def test_pictures(run):
 
 
 @pytest.mark.parametrize(
-    ("rows", "options", "message"),
+    ("rows", "arguments", "message"),
     [
         ([], [], "file.csv is empty"),
+        (["\udcff\udcfe"], [], "file.csv is not a CSV file of text"),
         (["0.5,0.5", "0.5,0.6"], [], "row 2 of P sums to 1.1"),
-        (["0.5,0.5", "1.5,-0.5"], [], "row 2, column 2 of P is -0.5: negative"),
         (["0.5,0.5"], [], "a transition matrix must be square; for a path"),
         (["0.5,x", "0.5,0.5"], [], "row 1, column 2: 'x' is not a number"),
         (["0,1", "1,0"], [], "period 2 and visits these sets in turn: {1}, {2}"),
@@ -119,50 +119,24 @@ def test_pictures(run):
         (["1,2", "2,1"], ["--estimate"], "2 columns: choose one with --column"),
         (["1,2", "2,1"], ["--estimate", "--column", "sky"], "no column 'sky'"),
         (["1,2", "2"], ["--estimate", "--column", "2"], "row 2 has 1 columns, the first has 2"),
-        (["1", "2", "1"], ["--estimate", "--level", "95"], "level = 95.0"),
-        (
-            ["1", "2", "1"],
-            ["--estimate", "--method", "magic"],
-            "--method must be one of 'envelope', 'contraction'",
-        ),
+        (["1", "2"], ["--estimate", "--method", "magic"], "--method must be one of 'envelope', "),
         (["1", "2", "1"], ["--column", "1"], "--column needs --estimate"),
-        (
-            ["1", "2", "1"],
-            ["--estimate", "--eps", "0.25"],
-            "--eps cannot be combined with --estimate",
-        ),
+        (["1", "2"], ["--estimate", "--eps", "0.25"], "--eps cannot be combined with --estimate"),
         (["1", "2"], ["3", "--estimate"], "--estimate takes one file, but '3'"),
-        (["0.5,0.5", "0.5,0.5"], ["--plot", "x.pdf"], "'.pdf'"),
+        (None, ["nowhere.csv"], "neither a file nor the name of a chain: two-state"),
+        (None, ["nowhere.csv", "--estimate"], "there is no file nowhere.csv"),
+        (None, ["two-state"], "needs a parameter, as in: mixfree chain two-state 0.1"),
+        (None, ["two-state", "often"], "takes a number, not 'often'"),
+        (None, ["cycle", "4.5"], "takes a whole number, not '4.5'"),
+        (None, ["cycle", "100000000"], "cycle takes at most 1,000,000 states, not 100,000,000"),
     ],
 )
-def test_wrong_files_are_one_line_and_code_2(run, rows, options, message):
-    lines("file.csv", *rows)
-    code, text = run("file.csv", *options)
-    assert code == 2
-    assert message in text
-    assert text.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nowhere.csv"], "neither a file nor the name of a chain: two-state"),
-        (["nowhere.csv", "--estimate"], "there is no file nowhere.csv"),
-        (["two-state"], "needs a parameter, as in: mixfree chain two-state 0.1"),
-        (["two-state", "often"], "takes a number, not 'often'"),
-        (["cycle", "4.5"], "takes a whole number, not '4.5'"),
-        (["cycle", "100000000"], "cycle takes at most 1,000,000 states, not 100,000,000"),
-    ],
-)
-def test_wrong_names_are_one_line_and_code_2(run, arguments, message):
+def test_mistakes_are_one_line_and_code_2(run, rows, arguments, message):
+    if rows is not None:
+        text = "".join(row + "\n" for row in rows)
+        Path("file.csv").write_text(text, encoding="utf-8", errors="surrogateescape")
+        arguments = ["file.csv", *arguments]
     code, text = run(*arguments)
     assert code == 2
     assert message in text
     assert text.count("\n") == 1
-
-
-def test_a_file_that_is_not_text(run):
-    Path("binary.csv").write_bytes(b"\xff\xfe\x00")
-    code, text = run("binary.csv")
-    assert code == 2
-    assert "binary.csv is not a CSV file of text" in text

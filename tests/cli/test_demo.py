@@ -3,19 +3,13 @@ import re
 import numpy as np
 import pytest
 
-from mixfree.cli import main
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Squared
 from mixfree.reproduce.paper.demo import DEMO_METHODS, NAMES, run_demo
 from mixfree.reproduce.paper.fig1 import at_end
 from mixfree.reproduce.paper.problem import problem_of, stream_of
 from mixfree.reproduce.paper.runs import PAPER_METHODS, exact_trace
-
-
-def run(*arguments):
-    with pytest.raises(SystemExit) as stopped:
-        main(arguments)
-    return stopped.value.code
+from tests.helpers import run_command as run
 
 
 def test_mag_wins_on_the_slow_stream():

@@ -12,17 +12,11 @@ import pytest
 
 import mixfree.cli
 from mixfree.base.table import Table
-from mixfree.cli import main
+from tests.helpers import run_command as run
 
 NAMES = {"markup": "[/x]", "colour": "\x1b[31mred", "two lines": "a\nb", "turned": "a\u202eb"}
 SHOWN = ["[/x]", r"\x1b[31mred", r"a\nb", r"a\u202eb"]
 HIDDEN = ("\x1b", "\u202e", "a\nb")
-
-
-def run(*arguments):
-    with pytest.raises(SystemExit) as ended:
-        main([*map(str, arguments)])
-    return ended.value.code
 
 
 @pytest.fixture(scope="module")

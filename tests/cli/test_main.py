@@ -9,16 +9,10 @@ import pytest
 import typer
 
 import mixfree
-from mixfree.cli import main
 from mixfree.cli.app import COMMANDS, app
 from mixfree.cli.fit import fit
 from mixfree.cli.flags import in_flags
-
-
-def run(*arguments):
-    with pytest.raises(SystemExit) as stopped:
-        main(arguments)
-    return stopped.value.code
+from tests.helpers import run_command as run
 
 
 def test_version(capsys):

@@ -8,7 +8,7 @@ import pytest
 
 import mixfree as mf
 from mixfree.core.history import marks
-from tests.helpers import assert_same_bits, assert_states_close, make, needed
+from tests.helpers import assert_same_bits, assert_states_close, needed
 
 METHODS = list(mf.methods())
 TARGET = np.array([0.3, -0.2, 0.1])
@@ -154,17 +154,6 @@ def test_a_method_of_ones_own():
         mf.minimize(gradient, STREAM, np.zeros(3), Own, common=1)
     result = mf.minimize(gradient, STREAM, np.zeros(3), Own, batch=7)
     assert result.steps == 2000 // 7 and result.pending == 2000 % 7
-
-
-def test_a_stream_is_never_reordered():
-    seen = []
-
-    def watching(x, z):
-        seen.append(z.copy())
-        return x - z
-
-    mf.minimize(watching, STREAM[:100], np.zeros(3), make("mag", np.zeros(3)).name)
-    np.testing.assert_array_equal(seen, STREAM[:100])
 
 
 def test_a_compiled_gradient_cannot_move_the_point():

@@ -130,27 +130,6 @@ def test_other_number_types_are_taken():
     assert single.x.dtype == single.average.dtype == np.float32
 
 
-@pytest.mark.parametrize("scale", [1e-200, 1e60])
-@pytest.mark.parametrize("name", ["adagrad", "mag"])
-def test_adaptive_methods_do_not_feel_the_scale(name, scale):
-    """α = 1 in the units of x: scaled gradients give the same path."""
-    paths = []
-    for factor in (1.0, scale):
-        opt = make(name, np.zeros(SIZE))
-        for g in stream():
-            opt.tell(g * factor)
-        paths.append(opt.x)
-    np.testing.assert_allclose(paths[1], paths[0], rtol=1e-9)
-
-
-def test_zero_gradients_move_nothing():
-    opt = mf.MAG(np.ones(3))
-    for _ in range(100):
-        opt.tell(np.zeros(3))
-    np.testing.assert_array_equal(opt.x, 1.0)
-    np.testing.assert_array_equal(opt.average, 1.0)
-
-
 @pytest.mark.parametrize("name", METHODS)
 def test_more_than_two_to_the_31_samples(name):
     """Counters go on past 32 bits, in the reference and in the kernel."""

@@ -4,10 +4,8 @@ import copy
 import io
 import itertools
 import pickle
-import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import joblib
 import numpy as np
@@ -15,14 +13,11 @@ import pytest
 from scipy.sparse import csr_array
 
 import mixfree as mf
-from mixfree.linear.exact_learner import ExactLearner
-from mixfree.linear.losses import Logistic, Squared
 from mixfree.sklearn import StreamClassifier, StreamRegressor
 from tests.helpers import needed
 from tests.linear.test_every_fit_reloads import frozen
 
 ROWS = 24
-ROOT = Path(__file__).parents[2]
 
 
 def by_joblib(model):
@@ -78,21 +73,6 @@ def test_a_model_that_has_answered_can_be_copied(name, columns):
     assert np.array_equal(again.bse_, errors, equal_nan=True)
 
 
-@pytest.mark.parametrize("method", ["mag", "ladder", "exact"])
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_a_refused_chunk_has_used_none_of_its_rows(method, sparse):
-    x, y = data(False)
-    wrong = x.copy()
-    wrong[-1, 0] = 1e300
-    first, second = (csr_array(each) if sparse else each for each in (x, wrong))
-    model, twin = new(method).partial_fit(first, y), new(method).partial_fit(first, y)
-    targets = np.append(y[:-1], -1e306)
-    with pytest.raises(ValueError, match=r"finite|above|size|large|far"):
-        model.partial_fit(second, targets * 1e2)
-    assert model.n_samples_seen_ == ROWS
-    assert model.partial_fit(first, y).coef_.tobytes() == twin.partial_fit(first, y).coef_.tobytes()
-
-
 @pytest.mark.parametrize("kind", ["another method", "a label less", "another width", "no learner"])
 def test_a_refused_state_leaves_an_estimator_as_it_was(kind):
     """A state of another method left ``coef_`` at 0."""
@@ -139,64 +119,28 @@ def test_a_second_thread_is_refused_where_it_is_seen(monkeypatch):
     assert model.partial_fit(x, y).n_samples_seen_ == 3 * ROWS
 
 
-INTERRUPTED = """
-import copy, signal, threading, time
-import numpy as np
-from mixfree.linear.exact_learner import ExactLearner
-from mixfree.linear.losses import Logistic, Squared
-from mixfree.sklearn import StreamClassifier, StreamRegressor
-from tests.linear.test_every_fit_reloads import frozen
-
-signal.signal(signal.SIGINT, signal.default_int_handler)
-rng = np.random.default_rng(0)
-x = rng.standard_normal((100_000, 10))
-sums = x.sum(axis=1) + rng.standard_normal(len(x))
-for start, y in (
-    (StreamRegressor(), sums),
-    (StreamRegressor("huber", memory=500), sums),
-    (StreamClassifier(memory=500), np.digitize(sums, [0.0])),
-    (StreamClassifier(memory=500), np.digitize(sums, [-2.0, 2.0])),
-):
-    start.fit(x[:1001], y[:1001])
-    whole, began = copy.deepcopy(start), time.perf_counter()
-    whole.partial_fit(x[1001:], y[1001:])
-    lasted = time.perf_counter() - began
-    for share in (0.2, 0.5, 0.8):
-        model = copy.deepcopy(start)
-        try:
-            threading.Timer(share * lasted, signal.raise_signal, (signal.SIGINT,)).start()
-            model.partial_fit(x[1001:], y[1001:])
-            while True:
-                time.sleep(0.01)
-        except KeyboardInterrupt:
-            same = start if model.n_samples_seen_ == 1001 else whole
-            print(frozen(model.state_dict()) == frozen(same.state_dict()))
-"""
-
-
-def test_ctrl_c_leaves_an_exact_fit_with_all_rows_of_a_call_or_none():
-    """Catches a sample of rows that has moved while the number of rows has not."""
-    run = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, cwd=ROOT
-    )
-    assert run.stdout.split() == ["True"] * 12, run.stderr
-
-
-@pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=str)
-def test_an_interruption_anywhere_in_a_merge_or_growth_changes_nothing(loss):
-    """Catches rows that are merged while batches, the sample or predictions are not."""
+@pytest.mark.parametrize(
+    ("start", "cuts"),
+    [
+        (StreamRegressor(), None),
+        (StreamRegressor("huber", memory=100), None),
+        (StreamClassifier(memory=100), [0.0]),
+        (StreamClassifier(memory=100), [-1.0, 1.0]),
+    ],
+    ids=["squared", "huber", "logistic", "softmax"],
+)
+def test_an_interruption_anywhere_leaves_a_fit_as_it_was_or_done(start, cuts):
+    """Catches a sample, batches or predictions that have moved while the number of rows has not."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((3000, 3))
-    y = np.sign(x[:, 0] + rng.logistic(size=3000))
-    memory = "1MB" if loss == Squared() else 100
-    parts = [ExactLearner(loss, 3, memory=memory, looks_ahead=True) for _ in range(2)]
-    for number, part in enumerate(parts):
-        part.advance(x[number::2], y[number::2])
+    y = x[:, 0] + rng.logistic(size=3000)
+    y = y if cuts is None else np.digitize(y, cuts)
+    parts = [copy.deepcopy(start).fit(x[at::2], y[at::2]) for at in range(2)]
 
     def changed(change, after):
         """Interrupt at the line with this number; return the states before and after."""
-        learner, lines = copy.deepcopy(parts[0]), itertools.count()
-        before = frozen(learner.state_dict())
+        model, lines = copy.deepcopy(parts[0]), itertools.count()
+        before = frozen(model.state_dict())
 
         def interrupt(frame, event, argument):
             if event == "line" and "mixfree" in frame.f_code.co_filename and next(lines) == after:
@@ -205,14 +149,18 @@ def test_an_interruption_anywhere_in_a_merge_or_growth_changes_nothing(loss):
 
         sys.settrace(interrupt)
         try:
-            change(learner)
+            change(model)
         except KeyboardInterrupt:
-            return before, frozen(learner.state_dict()), False
+            return before, frozen(model.state_dict()), False
         finally:
             sys.settrace(None)
-        return before, frozen(learner.state_dict()), True
+        return before, frozen(model.state_dict()), True
 
-    for change in (lambda one: one.merge(parts[1]), lambda one: one.grow(5)):
+    for change in (
+        lambda one: one.partial_fit(x, y),
+        lambda one: one.merge(parts[1]),
+        lambda one: one.learner_.grow(5),
+    ):
         _, whole, done = changed(change, 10**9)
         assert done
         for after in [*range(40), *range(40, 3000, 97)]:

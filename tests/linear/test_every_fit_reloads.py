@@ -7,12 +7,12 @@ import pytest
 from scipy.sparse import csr_array
 
 import mixfree as mf
-from mixfree.cli import main
 from mixfree.core.optimizer import GradientRefused
 from mixfree.linear.losses import Huber
 from mixfree.sklearn import StreamClassifier, StreamRegressor
 from mixfree.streams import StreamFit
 from tests.helpers import needed
+from tests.helpers import run_command as run
 
 CLASSES = {"logistic": 2, "softmax": 3}
 EXACT = {
@@ -129,12 +129,6 @@ def test_every_fit_reloads(name):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             check(name, settings, seed)
-
-
-def run(*arguments):
-    with pytest.raises(SystemExit) as ended:
-        main([*map(str, arguments)])
-    return ended.value.code
 
 
 def test_a_file_of_minutes_with_a_weekday_is_fitted_read_and_resumed(tmp_path):

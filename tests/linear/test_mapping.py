@@ -11,17 +11,7 @@ from mixfree.linear.losses import Huber, Logistic, Robust, Softmax, Squared
 from tests.helpers import assert_same_bits
 
 OTHERS = [Logistic(), Softmax(3), Huber(), Robust()]
-
-
-T = np.array(
-    [
-        [1.0, 0.0, 0.0],
-        [0.0, 0.0, 2.0],
-        [0.0, 0.0, 1.0],
-        [0.0, 1.0, 0.0],
-        [0.0, 0.0, -1.0],
-    ]
-)
+T = np.array([[1, 0, 0], [0, 0, 2], [0, 0, 1], [0, 1, 0], [0, 0, -1]], dtype=float)
 
 
 def stream(loss, rows, columns=5, seed=0):

@@ -11,7 +11,7 @@ import mixfree as mf
 from mixfree.kernels.run import LENGTH, SEEN
 from mixfree.kernels.sparse import A
 from mixfree.linear.advance import advance_linear
-from mixfree.linear.losses import Logistic, Softmax, Squared, linear_gradient
+from mixfree.linear.losses import Logistic, Softmax, Squared
 from mixfree.linear.sparse import SparseLinear, runs_sparse
 from tests.helpers import needed
 
@@ -27,32 +27,6 @@ def data(loss):
     if isinstance(loss, Softmax):
         targets = np.digitize(targets, [-0.3, 0.3]).astype(float)
     return rows, targets
-
-
-@pytest.mark.parametrize("loss", [Squared(), Logistic(), Softmax(3)], ids=repr)
-@pytest.mark.parametrize("name", ["sgd", "adagrad", "mag", "minibatch", "sgd-mlmc"])
-def test_twin_of_the_reference_step_by_step(name, loss):
-    """A mistake that both kernels share would pass the comparison between them."""
-    rows, targets = data(loss)
-    dense = rows.toarray()
-    weights = np.random.default_rng(1).uniform(0.5, 2.0, ROWS)
-    for domain in (None, mf.Ball(0.5)):
-        for l2 in (0.0, 0.1):
-            start = np.zeros(loss.outputs * (COLUMNS + 1))
-            reference, opt = (mf.methods()[name](start, domain=domain, alpha=0.8) for _ in range(2))
-            lazy = SparseLinear(opt, loss, l2)
-            for i in range(200):
-                gradient = linear_gradient(loss, reference.x, dense[i], targets[i])
-                reference.tell(weights[i] * gradient + l2 * reference.x)
-                one = slice(i, i + 1)
-                lazy.advance(rows[one], targets[one], weights[one])
-                scale = 1e-11 * max(1.0, np.abs(reference.x).max())
-                point = lazy.settle().x
-                np.testing.assert_allclose(point, reference.x, rtol=1e-10, atol=scale)
-                np.testing.assert_allclose(lazy.average, reference.average, rtol=1e-10, atol=scale)
-            mine, theirs = ((each.samples, each.steps, each.pending) for each in (opt, reference))
-            assert mine == theirs
-            assert reference.steps > 5 and np.abs(reference.x).max() > 0.01
 
 
 @pytest.mark.parametrize("loss", [Squared(), Logistic(), Softmax(3)], ids=repr)

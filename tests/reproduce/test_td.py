@@ -6,8 +6,9 @@ import pytest
 from mixfree.gradients import MLMC
 from mixfree.reproduce import td
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.td import BASELINE, OURS, boyan, process_of, reversed_streak, sticky
+from mixfree.reproduce.td import BASELINE, OURS, boyan, reversed_streak, sticky
 from mixfree.reproduce.theory import bounds
+from mixfree.steps import AdaGradNorm
 from tests.reproduce.directions import directions
 
 
@@ -56,48 +57,12 @@ def test_measured_rows_are_those_of_learners_on_one_trajectory(compared, monkeyp
             assert mine == [pytest.approx(process.error(learner.average) / scale)]
 
 
-def by_hand(process, path, seed, levels=None):
-    """Eqs. (6) and (15) on a trajectory, from the law of the levels alone: θ̄ and the steps."""
-    radius = 2.0 * float(np.linalg.norm(process.theta_star))
-    law = MLMC(levels=levels, seed=seed)
-    states, rewards, others, ended = path
-    features = np.vstack([process.features, np.zeros(process.features.shape[1])])
-    theta, total, squares, first, steps = np.zeros(features.shape[1]), 0.0, 0.0, 0, 0
-    while True:
-        length = 1 << law.level(steps + 1, first)
-        window = slice(first, first + length)
-        if first + length > len(states):
-            return total / steps, steps
-        here, there = features[states[window]], features[np.where(ended, -1, others)[window]]
-        errors = rewards[window] + (process.gamma * there - here) @ theta
-        each = errors[:, None] * here
-        g = each[0]
-        if length > 1:
-            coefficient = (
-                length if levels is None else 1.0 / law.probabilities[int(np.log2(length)) - 1]
-            )
-            g = g + coefficient * (each.mean(axis=0) - each[: length // 2].mean(axis=0))
-        total = total + theta
-        squares += g @ g
-        theta = theta + np.sqrt(2.0) * radius * g / np.sqrt(squares)
-        theta *= min(1.0, radius / np.linalg.norm(theta))
-        first, steps = first + length, steps + 1
-
-
-@pytest.mark.parametrize("chain", ["Boyan", "sticky"])
-def test_mag_is_the_papers_and_has_all_levels(chain):
-    """The rows named MAG against Eq. (15) by hand: five levels give other steps and errors."""
-    cell = {"chain": chain, "parameter": 0.05, "seed": 4, "samples": 3162, "compared": True}
-    process = process_of(chain, 0.05)
-    pieces = process.pieces(np.diff([0, *td.horizons(3162)]).tolist(), seed=4)
-    path = [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
-    (row,) = (r for r in td.measure(cell) if (r["method"], r["samples"]) == (OURS, 3162))
-    scale = process.error(np.zeros_like(process.theta_star))
-    average, steps = by_hand(process, path, 4)
-    assert row["steps"] == steps
-    assert row["error"] == pytest.approx(process.error(average) / scale, rel=1e-9)
-    other, more = by_hand(process, path, 4, levels=5)
-    assert more != steps and process.error(other) / scale != pytest.approx(row["error"], rel=0.01)
+def test_mag_is_the_papers_and_has_all_levels():
+    """Catches five levels, and a step size other than that of Eq. (15)."""
+    process = boyan()
+    opt = td.TDLearner(process.features, 0.9, 3.0, **td.methods(process)[OURS]).optimizer
+    assert (opt.gradient, type(opt.step)) == (MLMC(levels=None), AdaGradNorm)
+    assert opt.step.alpha == pytest.approx(2.0**0.5 * 3.0)
 
 
 def test_theorem_5_2_rests_on_a_regret_that_steps_too_short_have_not():

@@ -5,13 +5,12 @@ import pytest
 import scipy.sparse
 
 from mixfree.td import RewardProcess, TDLearner, rescaled
-from tests.td.test_learner import BAD_TRANSITIONS
 
 GAMMA = 0.8
 
 
-def random_path(count=700, states=5, seed=0):
-    """Episodes that end, and episodes that are cut off and begin elsewhere."""
+def random_path(count=1100, states=5, seed=4):
+    """Episodes that end, or are cut off and begin elsewhere: more than a block of sums."""
     rng = np.random.default_rng(seed)
     path = rng.integers(states, size=count + 1)
     after, cut = path[1:].copy(), rng.random(count) < 0.05
@@ -46,11 +45,11 @@ def test_no_trace_goes_over_the_end_of_an_episode_or_a_cut(lam, way):
         for transition in zip(*(part.tolist() for part in path), strict=True):
             assert learner.update(*transition)
     else:
-        for piece in np.array_split(np.arange(700), 1 if way == "whole" else 130):
+        for piece in np.array_split(np.arange(1100), 1 if way == "whole" else 130):
             learner.update_many(*(part[piece] for part in path))
     wanted = by_hand(phi, path, lam, 0.01)
     np.testing.assert_allclose(learner.theta, wanted, rtol=1e-9)
-    assert learner.samples == 700
+    assert learner.samples == 1100
     if lam == 0.6:
         goes_on = path[0], path[1], np.append(path[0][1:], 0), path[3]
         assert np.abs(by_hand(phi, goes_on, lam, 0.01) - wanted).max() > 0.01
@@ -76,7 +75,7 @@ def test_one_by_one_in_pieces_and_saved_at_any_transition_give_the_same_bits(opt
         tail.load_state_dict(head.state_dict())
         tail.update_many(*(part[cut:] for part in path))
         np.testing.assert_array_equal(tail.theta, whole.theta)
-        assert tail.samples == 700
+        assert tail.samples == 1100
 
 
 def test_states_of_others_are_refused():
@@ -96,30 +95,6 @@ def test_states_of_others_are_refused():
     with pytest.raises(ValueError, match="state must be a mapping, not list"):
         mine.load_state_dict([mine.state_dict()])
     np.testing.assert_array_equal(mine.theta, theta)
-
-
-@pytest.mark.parametrize(
-    ("transition", "message"),
-    [
-        *BAD_TRANSITIONS,
-        ((0, -1e200, 1, False), r"reward of transition 2 must be at most 1e\+75"),
-    ],
-)
-@pytest.mark.parametrize("many", [False, True])
-def test_bad_transitions_change_nothing(transition, message, many):
-    found = TDLearner(np.eye(2), GAMMA, lam=0.5)
-    found.update(0, 1.0, 1, False)
-    theta = found.theta
-    with pytest.raises(ValueError, match=message):
-        if many:
-            found.update_many(*([entry] for entry in transition))
-        else:
-            found.update(*transition)
-    assert found.samples == 1
-    np.testing.assert_array_equal(found.theta, theta)
-    # The trace goes on as if nothing had been offered.
-    found.update(1, 1.0, 0, True)
-    np.testing.assert_allclose(found.theta, [1.0 + GAMMA, 1.0])
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """A uniform sample of fixed size of a stream; two of them can be merged."""
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, field, fields
+from copy import copy, deepcopy
+from dataclasses import dataclass, field
 from heapq import heapify, heapreplace
 from typing import Any, ClassVar, Self
 
@@ -15,8 +15,6 @@ from mixfree.base.state import State, UnitChange
 
 MAX_KEY = 2**64 - 1
 SLOT_BITS = 2**32 - 1
-PIECE_ROWS = 1 << 9  # samples copied at a time: they fit into the cache
-MAX_WHOLE_BYTES = 1 << 26  # of columns that are allocated at once, since unused pages are free
 LATE_SHARE = 8  # a successor keeps up to size/LATE_SHARE samples beside the columns
 Replace = Callable[[Array, Array], Array]
 
@@ -55,8 +53,6 @@ class UniformSample(State):
     columns: list[Array] = field(default_factory=list)  # one entry per slot in each
     tuples: bool = False  # whether a sample is a tuple, with one column per entry
     _heap: list[int] = field(default_factory=list, repr=False)  # slots by key, the largest first
-    _shared: bool = field(default=False, repr=False)  # whether a copy has the same columns
-    _lent: bool = field(default=False, repr=False)  # whether the keys are the predecessor's
     # Samples of a successor that are not in the columns yet, which are its predecessor's.
     _late: list[tuple[Array, list[Array]]] | None = field(default=None, repr=False)
     _key: Key = field(init=False, repr=False)
@@ -79,15 +75,11 @@ class UniformSample(State):
 
     def column(self, place: int) -> Array:
         """The kept entries of one column, as a view."""
-        if self._late:
-            self._shared = True  # by the predecessor
-            self._own_columns()
+        self._settle()
         return self.columns[place][: self.filled]
 
     def taken(self, slots: Array) -> list[Array]:
         """Copies of the samples in some slots, one array per column."""
-        if self._late and len(self.columns[0]) < self.filled:
-            self.column(0)
         found = [column[slots] for column in self.columns]
         for late, entries in self._late or ():
             places = np.full(self.filled, -1)
@@ -112,8 +104,9 @@ class UniformSample(State):
         Half of a key decides for nearly all samples. ``replace`` is a twin of :meth:`_replaced`,
         a function of the kept keys and the new ones, such as :func:`replaced_at_once`.
         """
-        if self._lent:
-            self.go_back(self.mark())  # to copies of the same keys
+        # A predecessor or a mark may have the same arrays.
+        self.keys, self.numbers = self.keys.copy(), self.numbers.copy()
+        self._heap = self._heap.copy() if replace is None else []
         own, first = self._key, self.seen
         free = min(self.size - self.filled, count)
         numbers = np.arange(first, first + count, dtype=np.uint64)
@@ -130,7 +123,6 @@ class UniformSample(State):
         kept = taken >= 0
         if kept.any():
             self._enter(keys[kept], low[kept], taken[kept])
-            self._heap = self._heap if replace is None else []
         self.seen = first + count
         return np.append(places, free + low[kept]), np.append(slots, taken[kept])
 
@@ -151,17 +143,15 @@ class UniformSample(State):
         if not self.columns:
             self.columns, self._late = [np.zeros((0, *c.shape[1:]), c.dtype) for c in columns], None
             self.tuples = len(columns) > 1
-        if self._late is not None:
+        if self._late is not None and len(self.keys) <= len(self.columns[0]):
             self._late.append((slots, [column[places] for column in columns]))
             if sum(len(each) for each, _ in self._late) * LATE_SHARE > self.size:
-                self.column(0)
+                self._settle()
             return
-        self._own_columns()
+        self._settle()
+        self._lengthen_columns()
         for mine, theirs in zip(self.columns, columns, strict=True):
-            for start in range(0, places.size, PIECE_ROWS):
-                now = slice(start, start + PIECE_ROWS)
-                # Where a slot comes twice, the last stays.
-                mine[_range(slots[now])] = theirs[_range(places[now])]
+            mine[slots] = theirs[places]  # where a slot comes twice, the last stays
 
     def keep(self, sample: Any) -> bool:
         """Offer one sample of any type; return whether it is kept."""
@@ -176,29 +166,23 @@ class UniformSample(State):
         elif (self.tuples, self._kinds()) != (several, kinds):
             self._as_objects()
             entries = [_object(sample)]
-        self._own_columns()
+        self._lengthen_columns()
         for mine, entry in zip(self.columns, entries, strict=True):
             mine[slot] = entry[0]
         return True
 
     def _place_one(self) -> int | None:
         """As :meth:`place` for one sample: its slot, or None if it is not kept."""
-        slot, drawn = self.seen, word(self._key, self.seen) << 32
+        slot, self.seen = self.seen, self.seen + 1
+        drawn = word(self._key, slot) << 32 | word(self._key, slot, 1)
         if slot >= self.size:
             top = self._by_key()[0]
-            if drawn > MAX_KEY - (top >> 32):
-                self.seen += 1
-                return None
-        drawn |= word(self._key, self.seen, 1)
-        if slot >= self.size:
             if MAX_KEY - drawn <= top >> 32:
-                self.seen += 1
                 return None
             slot = top & SLOT_BITS
             heapreplace(self._heap, (MAX_KEY - drawn) << 32 | slot)
         self._make_room(slot + 1)
-        self.keys[slot], self.numbers[slot] = drawn, self.seen + 1
-        self.seen += 1
+        self.keys[slot], self.numbers[slot] = drawn, self.seen
         return slot
 
     def sample(self, slot: int) -> Any:
@@ -219,7 +203,7 @@ class UniformSample(State):
             raise ValueError(
                 f"samples to merge must have different seeds, but both have {self.seed}"
             )
-        if len({self.size, other.size}) > 1:
+        if self.size != other.size:
             raise ValueError(f"samples to merge must be of one size, not {self.size}, {other.size}")
         joined = np.concatenate([self.keys[: self.filled], other.keys[: other.filled]])
         numbers = [self.numbers[: self.filled], other.numbers[: other.filled] + self.seen]
@@ -227,25 +211,23 @@ class UniformSample(State):
             np.concatenate([each.column(place) for each in (self, other) if each.filled])
             for place in range(len(self.columns or other.columns))
         ]
-        self._take(self.size, joined, np.concatenate(numbers), columns)
+        self._take(joined, np.concatenate(numbers), columns)
         self.tuples = self.tuples or other.tuples
         self.seen += other.seen
 
     def shrunk(self, size: int) -> Self:
         """Return the sample of a smaller size that would have been kept of the same stream."""
-        twin = self.copy()
-        if size < self.size:
-            kept = [self.column(place) for place in range(len(self.columns))]
-            twin.size = size
-            twin._take(size, self.keys[: self.filled], self.numbers[: self.filled], kept)
+        twin, kept = copy(self), [self.column(place) for place in range(len(self.columns))]
+        twin.size = min(size, self.size)
+        twin._take(self.keys[: self.filled], self.numbers[: self.filled], kept)
         return twin
 
-    def _take(self, size: int, keys: Array, numbers: Array, columns: list[Array]) -> None:
+    def _take(self, keys: Array, numbers: Array, columns: list[Array]) -> None:
         """Keep those of the given samples that have the smallest keys."""
-        best = np.argsort(keys, kind="stable")[:size]
+        best = np.argsort(keys, kind="stable")[: self.size]
         self.keys, self.numbers = keys[best], numbers[best]
         self.columns = [column[best] for column in columns]
-        self._heap, self._shared, self._lent, self._late = [], False, False, None
+        self._heap, self._late = [], None
 
     def plain(self) -> dict[str, Any]:
         """The kept samples with their keys and positions, as arrays."""
@@ -274,24 +256,25 @@ class UniformSample(State):
     def restored(self, plain: Any, what: str) -> Self:
         """Return the sample from which ``plain`` was made."""
         found = State.restored(self, plain, what)  # slots=True makes a new class: no super()
-        found._heap, found._shared = [], False
+        found._heap, found._late = [], None
         return found
 
     def mark(self) -> tuple[Any, ...]:
         """The present state, for :meth:`go_back` before samples are stored."""
-        return self.seen, self.keys.copy(), self.numbers.copy(), self._heap.copy()
+        return self.seen, self.keys, self.numbers, self._heap
 
     def go_back(self, mark: tuple[Any, ...]) -> None:
         """Return to the state at a mark."""
-        (self.seen, self.keys, self.numbers, self._heap), self._lent = mark, False
+        self.seen, self.keys, self.numbers, self._heap = mark
 
-    def copy(self) -> Self:
-        """An independent copy; columns are shared until one of the two changes them."""
-        if self.columns:
-            self.column(0)
-        self._shared = True
-        twin = self._twin()
-        twin.go_back(self.mark())
+    def __deepcopy__(self, memo: Any) -> Self:
+        twin = copy(self)
+        twin.columns = [self.column(place).copy() for place in range(len(self.columns))]
+        twin.keys, twin.numbers = (
+            self.keys[: self.filled].copy(),
+            self.numbers[: self.filled].copy(),
+        )
+        twin._heap, twin._late = self._heap.copy(), None
         return twin
 
     def successor(self) -> Self:
@@ -301,40 +284,25 @@ class UniformSample(State):
         it has a successor itself, at which time nobody else uses them, or to new columns if they
         are read before.
         """
+        self._settle(self.columns)
+        twin = copy(self)
+        twin.columns, twin._late = list(self.columns), []
+        return twin
+
+    def _settle(self, columns: list[Array] | None = None) -> None:
+        """Write late samples to the given columns, by default to new ones."""
         if self._late:
-            self._own_columns()
-        self._late = None
-        twin = self._twin()
-        twin._lent, twin._late = True, []
-        return twin
-
-    def _twin(self) -> Self:
-        twin = object.__new__(type(self))
-        twin.__setstate__({each.name: getattr(self, each.name) for each in fields(self)})
-        twin.columns = list(self.columns)
-        return twin
-
-    def __deepcopy__(self, memo: Any) -> Self:
-        return self.copy()
-
-    def __getstate__(self) -> dict[str, Any]:
-        kept = [self.column(place) for place in range(len(self.columns))]
-        state = {each.name: getattr(self, each.name) for each in fields(self)}
-        return state | {"columns": kept}  # without unused slots
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            setattr(self, name, value)
+            self.columns = [c.copy() for c in self.columns] if columns is None else columns
+            for slots, entries in self._late:
+                for mine, theirs in zip(self.columns, entries, strict=True):
+                    mine[slots] = theirs  # where a slot comes twice, the last stays
+            self._late = None
 
     def change_units(self, change: UnitChange) -> None:
         """Convert the kept samples to new units."""
-        if not self.columns:
-            return
-        self._own_columns()
-        for start in range(0, self.filled, PIECE_ROWS):
-            old = [c[start : min(start + PIECE_ROWS, self.filled)] for c in self.columns]
-            for mine, new in zip(old, change.samples(old), strict=True):
-                mine[:] = new
+        old = [self.column(place) for place in range(len(self.columns))]
+        for mine, new in zip(old, change.samples(old) if old else (), strict=True):
+            mine[:] = new
 
     def _enter(self, keys: Array, places: Array, slots: Array) -> None:
         """Record the keys and positions of the kept samples in their slots."""
@@ -353,25 +321,10 @@ class UniformSample(State):
             room = min(max(filled, 2 * len(self.keys), 64), self.size)
             self.keys, self.numbers = _longer(self.keys, room), _longer(self.numbers, room)
 
-    def _own_columns(self) -> None:
-        """Make the columns as long as the keys, in arrays that no copy shares, and complete."""
-        room = len(self.keys)
-        if self._shared or room > len(self.columns[0]):
-            self.columns = [self._longer_column(column, room) for column in self.columns]
-            self._shared = False
-        for slots, entries in self._late or ():
-            for mine, theirs in zip(self.columns, entries, strict=True):
-                mine[slots] = theirs  # where a slot comes twice, the last stays
-        self._late = None
-
-    def _longer_column(self, column: Array, room: int) -> Array:
-        kept = column[: self.filled]
-        whole = self.size * column.itemsize * int(np.prod(column.shape[1:])) <= MAX_WHOLE_BYTES
-        if not whole or room <= PIECE_ROWS:
-            return _longer(kept, room)
-        found = np.empty((self.size, *column.shape[1:]), column.dtype)
-        found[: len(kept)] = kept
-        return found
+    def _lengthen_columns(self) -> None:
+        if len(self.keys) > len(self.columns[0]):
+            self.columns = [_longer(column, len(self.keys)) for column in self.columns]
+            self._late = None
 
     def _kinds(self) -> list[tuple[Any, tuple[int, ...]]]:
         return [(column.dtype, column.shape[1:]) for column in self.columns]
@@ -406,18 +359,6 @@ def replaced_at_once(kept: Array, new: Array) -> Array:
     stays[largest[largest >= len(high)] - len(high)] = False
     slots[stays] = high[largest[largest < len(high)]]
     return slots
-
-
-def _range(numbers: Array) -> Array | slice:
-    """Return consecutive numbers as a slice, which is copied three times as fast; others as given.
-
-    Examples
-    --------
-    >>> _range(np.array([3, 4, 5])), _range(np.array([3, 5, 5]))
-    (slice(3, 6, None), array([3, 5, 5]))
-    """
-    consecutive = (np.diff(numbers) == 1).all()
-    return slice(int(numbers[0]), int(numbers[-1]) + 1) if consecutive else numbers
 
 
 def _longer(array: Array, room: int) -> Array:

@@ -23,7 +23,7 @@ from mixfree.base.checks import shown
 from mixfree.base.state import State
 from mixfree.linear.classes import log_probabilities
 from mixfree.linear.exact.mapping import ColumnMap
-from mixfree.linear.losses import Logistic, Loss
+from mixfree.linear.losses import Logistic, Loss, predictions_apart
 
 SPACING = 64  # rows after which the next window begins, at least
 OFTEN, SELDOM = 64, 16  # windows begin after 1/OFTEN of the rows, or SELDOM where weights cost more
@@ -50,6 +50,8 @@ class Ahead(State):
         Those that predict the window; one row per output.
     predictions, targets, counts
         Predictions (rows × outputs), targets, and 0 for a row of weight 0, else 1.
+    buffer, waiting
+        Room for the rows of a window with targets and weights, and how many are not predicted yet.
 
     Examples
     --------
@@ -70,14 +72,22 @@ class Ahead(State):
     predictions: Array
     targets: Array
     counts: Array
+    buffer: Array
+    waiting: int = 0
     grows: ClassVar[tuple[str, ...]] = ("predictions", "targets", "counts")
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The fields to save, of a settled state."""
+        return "rows", "start", "often", "weights", "predictions", "targets", "counts"
 
     @classmethod
     def begin(cls, outputs: int, columns: int, intercept: bool, often: int = OFTEN) -> Self:
         """Return a state without rows; the first window begins when weights are meaningful."""
         weights = np.zeros((outputs, columns + intercept))
         nothing = np.zeros((0, outputs)), np.zeros(0), np.zeros(0)
-        return cls(0, SPACING + 4 * columns, often, weights, *nothing)
+        buffer = np.empty((WINDOW, columns + 2))
+        return cls(0, SPACING + 4 * columns, often, weights, *nothing, buffer)
 
     def check(self, what: str) -> None:
         """Check that rows, windows and the lengths of arrays agree."""
@@ -85,6 +95,41 @@ class Ahead(State):
         counts = self.rows, self.start, self.often - 1
         if len(lengths) > 1 or len(self.targets) > KEPT or min(counts) < 0:
             raise ValueError(f"state of the {what} does not fit: {shown(sorted(lengths))} tests")
+
+    def within(self, rows: Any, targets: Array, weights: Array | None) -> Self | None:
+        """Return the state after the next rows if no window begins among them, else None.
+
+        Rows of a window wait to be predicted, for the sake of streams that come row by row. They
+        are written where this state does not look; only one of the two may be continued.
+        """
+        first, count, waiting = self.rows, len(targets), self.waiting
+        spacing = max(SPACING, self.start // self.often)
+        begun = first > self.start
+        if first + count > (self.start + spacing if begun else self.start):
+            return None
+        room = self.start + min(WINDOW, spacing) - first
+        if begun and room > 0:
+            here = slice(waiting, waiting + min(room, count))
+            x = rows if count <= room else rows[:room]
+            self.buffer[here, :-2] = x if isinstance(x, np.ndarray) else x.toarray()
+            self.buffer[here, -2] = targets[:room]
+            self.buffer[here, -1] = 1.0 if weights is None else weights[:room]
+            waiting = here.stop
+        kept = self.weights, self.predictions, self.targets, self.counts, self.buffer
+        return type(self)(first + count, self.start, self.often, *kept, waiting)
+
+    def settled(self) -> Self:
+        """Return an independent copy in which no rows wait."""
+        found = replace(self, waiting=0, buffer=np.empty_like(self.buffer))
+        if self.waiting:
+            rows, targets, weights = np.split(self.buffer[: self.waiting], [-2, -1], axis=1)
+            found.predict(rows, targets[:, 0], weights[:, 0])
+        return found
+
+    def predict(self, rows: Any, targets: Array, weights: Array | None) -> None:
+        """Predict the next rows of a window, and keep the predictions."""
+        dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
+        self.keep(predictions_apart(self.weights, dense), targets, weights)
 
     def windows(self, count: int) -> Iterator[tuple[int, int, bool]]:
         """Yield which of the next ``count`` rows to predict, and whether with new weights.
@@ -114,6 +159,8 @@ class Ahead(State):
         """Keep the predictions of the next rows of a window."""
         rows = predictions.reshape(len(targets), self.predictions.shape[1])
         counts = np.ones(len(targets)) if weights is None else np.sign(weights)
+        if not counts.all():  # rows of weight 0 may have any values
+            rows, targets = np.where(counts[:, None], rows, 0.0), np.where(counts, targets, 0.0)
         self.predictions = np.concatenate([self.predictions, rows])[-KEPT:]
         self.targets = np.concatenate([self.targets, targets])[-KEPT:]
         self.counts = np.concatenate([self.counts, counts])[-KEPT:]
@@ -129,9 +176,12 @@ class Ahead(State):
         if not change.places:  # no weights of the new columns need predict the same
             outputs, width = self.weights.shape
             weights = np.zeros((outputs, width - change.before + change.after))
-            return replace(self, weights=weights, start=max(self.rows, self.start))
-        slopes, level = np.split(self.weights, [change.before], axis=1)
-        return replace(self, weights=np.hstack([change.rows(slopes), level]))
+            start = max(self.rows, self.start)
+        else:
+            slopes, level = np.split(self.weights, [change.before], axis=1)
+            weights, start = np.hstack([change.rows(slopes), level]), self.start
+        buffer = np.empty((WINDOW, change.after + 2))
+        return replace(self, weights=weights, start=start, buffer=buffer)
 
     def _tests(self) -> tuple[Array, Array]:
         used = self.counts > 0.0

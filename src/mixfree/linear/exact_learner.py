@@ -17,7 +17,7 @@ from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.squared import SquaredFit
 from mixfree.linear.glm.fit import GlmFit
 from mixfree.linear.glm.gap import NOTHING, Gap
-from mixfree.linear.losses import Loss, Squared, predictions, predictions_apart
+from mixfree.linear.losses import Loss, Squared, predictions
 from mixfree.steps import Profile
 
 
@@ -140,33 +140,35 @@ class ExactLearner:
         ValueError
             If a shape is wrong or a value is not finite; nothing has been learnt then.
         """
+        # Made beside and swapped: an error leaves nothing learnt.
+        fit, ahead, done = self._fit.successor(), self._ahead, 0
         x, y = rows if hasattr(rows, "shape") else np.asarray(rows), np.asarray(targets)
-        if self._ahead is None or y.ndim != 1 or x.shape != (len(y), self.columns):
-            self._fit.add(rows, targets, weights)
+        if ahead is None or y.ndim != 1 or x.shape != (len(y), self.columns):
+            fit.add(rows, targets, weights)
+            self._fit = fit
             return
-        # Made beside and swapped: an error in a later part leaves nothing learnt.
-        fit, ahead, done = self._fit.successor(), copy.copy(self._ahead), 0
         w = None if weights is None else np.asarray(weights)
 
         def part(start: int, stop: int | None) -> tuple[Any, Array, Array | None]:
             return x[start:stop], y[start:stop], None if w is None else w[start:stop]
 
-        for start, stop, renewed in ahead.windows(len(y)):
-            if renewed:
-                fit.add(*part(done, start))
-                done, ahead.weights = start, fit.rough_weights()
-            some, own, counts = part(start, stop)
-            dense = some if isinstance(some, np.ndarray) else some.toarray()
-            ahead.keep(predictions_apart(ahead.weights, dense), own, counts)
+        after = ahead.within(x, y, w)
+        if after is None:
+            after = ahead.settled()
+            for start, stop, renewed in after.windows(len(y)):
+                if renewed:
+                    fit.add(*part(done, start))
+                    done, after.weights = start, fit.rough_weights()
+                after.predict(*part(start, stop))
         fit.add(*part(done, None))
-        vars(self).update(_fit=fit, _ahead=ahead)
+        vars(self).update(_fit=fit, _ahead=after)
 
     @property
     def ahead(self) -> Ahead:
         """Predictions of rows before they were learnt, for intervals of new rows."""
         if self._ahead is None:
             raise ValueError("no rows were predicted before they were learnt")
-        return self._ahead
+        return self._ahead.settled()
 
     def predict(self, rows: Any) -> Array:
         """Return predictions: one column per output, or a vector if there is only one."""
@@ -182,9 +184,9 @@ class ExactLearner:
             raise ValueError(f"cannot merge a fit with {other.loss!r} into one with {self.loss!r}")
         fit: Any = self._fit.successor()
         fit.merge(other._fit)
-        ahead = copy.copy(self._ahead)
+        ahead = None if self._ahead is None else self.ahead
         if ahead is not None and other._ahead is not None:
-            ahead.merge(other._ahead)
+            ahead.merge(other.ahead)
         vars(self).update(_fit=fit, _ahead=ahead)  # both or neither, also after Ctrl-C
 
     def grow(self, columns: int) -> None:
@@ -251,7 +253,7 @@ class ExactLearner:
         twin = copy.copy(self)
         twin._fit = self._fit.mapped(change)
         if self._ahead is not None:
-            twin._ahead = self._ahead.mapped(change)
+            twin._ahead = self.ahead.mapped(change)
         return twin
 
     def mean_squares(self, weights: Array) -> tuple[float, float] | None:
@@ -270,6 +272,11 @@ class ExactLearner:
         else:
             found = self._fit.mean_losses()
         return None if found is None or not found[1] > 0.0 else 1.0 - found[0] / found[1]
+
+    @property
+    def trusted(self) -> bool:
+        """Whether there are enough batches, and they are not correlated."""
+        return self._fit.inference.enough and not self._fit.inference.correlated
 
     @property
     def assumed(self) -> str:
@@ -337,7 +344,7 @@ class ExactLearner:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""
-        ahead = {} if self._ahead is None else {"ahead": self._ahead.plain()}
+        ahead = {} if self._ahead is None else {"ahead": self.ahead.plain()}
         return self._fit.plain() | ahead
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -351,5 +358,5 @@ class ExactLearner:
         own = {name: value for name, value in state.items() if name != "ahead"}
         with loading("exact learner"):
             fit = self._fit.restored(own, "exact learner")
-            ahead = None if self._ahead is None else self._ahead.restored(state["ahead"], "ahead")
+            ahead = None if self._ahead is None else self.ahead.restored(state["ahead"], "ahead")
         self._fit, self._ahead = fit, ahead

@@ -52,9 +52,11 @@ class Summary:
     tests
         Joint tests by name.
     remark
-        Why intervals cannot be trusted; weights have no marks then.
+        Why intervals, or some of them, cannot be trusted or are missing.
     level
         Level of the intervals.
+    marked
+        Whether small p-values have stars: not if the stream is too short for its correlation.
     """
 
     facts: Mapping[str, str]
@@ -62,6 +64,7 @@ class Summary:
     tests: Mapping[str, Wald]
     remark: str
     level: float
+    marked: bool = True
 
     @property
     def _head(self) -> list[str]:
@@ -80,7 +83,7 @@ class Summary:
             if line.label != label:
                 found.append([f"class {line.label}"])
                 label = line.label
-            found.append([line.feature, *_numbers(line), "" if self.remark else mark(line.p)])
+            found.append([line.feature, *_numbers(line), mark(line.p) if self.marked else ""])
         return [row[: len(self._head)] for row in found]
 
     def __str__(self) -> str:
@@ -102,10 +105,11 @@ class Summary:
         """Joint tests, and the meaning of the marks or why there are none."""
         found = [
             f"{name}: F({test.weights}, {test.freedom}) = {test.statistic:.4g}, "
-            f"p = {_p(test.p_value)}"
+            f"p {'' if test.p_value < 0.0001 else '= '}{_p(test.p_value)}"
             for name, test in self.tests.items()
         ]
-        return [*found, self.remark or (LEGEND if self._with_errors else "")]
+        legend = [LEGEND] if self.marked and self._with_errors else []
+        return [*found, *legend, *([self.remark] if self.remark else [])]
 
     def _repr_html_(self) -> str:
         facts = "".join(
@@ -176,7 +180,9 @@ def summary_of(
     facts["errors"] = learner.assumed if with_errors else "none with a half-life"
     tests = {name: learner.wald(places) for name, places in (groups or {}).items() if with_errors}
     remark = learner.remark if with_errors else "no intervals with a half-life"
-    return Summary(facts, lines_of(learner, names, labels, alpha), tests, remark, 1.0 - alpha)
+    lines = lines_of(learner, names, labels, alpha)
+    marked = with_errors and learner.trusted
+    return Summary(facts, lines, tests, remark, 1.0 - alpha, marked)
 
 
 def mark(p: float) -> str:

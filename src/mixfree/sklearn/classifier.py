@@ -107,7 +107,7 @@ class StreamClassifier(ClassifierMixin, StreamModel):
                 "classes must be given in the first call of partial_fit: all labels of the stream"
             )
         known = self.classes_ if classes is None else np.unique(classes)
-        if not first and not np.array_equal(self.classes_, known):
+        if not (first or classes is None or np.array_equal(self.classes_, known)):
             raise ValueError(f"classes must be {self.classes_.tolist()} as before, not {classes!r}")
         targets = targets_of(y, known)
         if first:
@@ -166,16 +166,6 @@ class StreamClassifier(ClassifierMixin, StreamModel):
     def predict_log_proba(self, X: Any) -> Array:
         """Return the log-probability of each class, finite even where it underflows."""
         return log_probabilities(self._predictions(X))
-
-    @property
-    def coef_(self) -> Array:
-        """One row of weights per class; a single row for two classes."""
-        return self._coefficients()[0]
-
-    @property
-    def intercept_(self) -> Array:
-        """One intercept per row of :attr:`coef_`."""
-        return self._coefficients()[1]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the fit as plain values and arrays."""

@@ -59,12 +59,12 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
     ... }
     >>> encoder = StreamEncoder(time="linear")
     >>> encoder.fit_transform(table)
-    array([[6.9410e+03, 1.0000e+00],
-           [6.9415e+03, 0.0000e+00],
-           [6.9420e+03, 1.0000e+00],
-           [6.9425e+03, 0.0000e+00]])
+    array([[6.9410e+03, 0.0000e+00],
+           [6.9415e+03, 1.0000e+00],
+           [6.9420e+03, 0.0000e+00],
+           [6.9425e+03, 1.0000e+00]])
     >>> encoder.get_feature_names_out().tolist()
-    ['when: days', 'sky=sun']
+    ['when: days', 'sky=rain']
     >>> encoder.left_out_
     {'No': 'row numbers'}
     """

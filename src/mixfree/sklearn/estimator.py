@@ -1,6 +1,7 @@
 """The base class of the two estimators: parameters, validation, fitting and saving."""
 
 import inspect
+import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import Array, inner
 from mixfree.base.checks import check_one_of, check_values, check_whole, shown
 from mixfree.base.state import check_room, loading
 from mixfree.core.method import Method, OptionError
@@ -100,7 +101,6 @@ class StreamModel(BaseEstimator, ABC):
     # Parameters that may change between calls of `partial_fit`.
     _may_change: ClassVar[tuple[str, ...]] = ("epochs",)
     _fit_parameters: dict[str, Any] | None = None
-    coef_: Any
     _learner: LinearLearner
 
     def __init__(
@@ -239,7 +239,7 @@ class StreamModel(BaseEstimator, ABC):
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
             reset=reset,
-            ensure_all_finite=not self._learner_checks_finite(X),
+            ensure_all_finite=not isinstance(X, np.ndarray),  # else the learner finds them
         )
         return checked
 
@@ -251,19 +251,14 @@ class StreamModel(BaseEstimator, ABC):
         return (
             type(X) is np.ndarray
             and type(y) is np.ndarray
-            and X.dtype in (np.float64, np.float32)
+            and X.dtype.char in "df"
             and X.ndim == 2
             and y.shape == X.shape[:1]
             and X.shape[0] > 0
             and X.shape[1] == self.n_features_in_
             and not hasattr(self, "feature_names_in_")
-            and self._learner_checks_finite(X)
-            and (y.dtype.kind in "biu" or (y.dtype.kind == "f" and bool(np.isfinite(y).all())))
+            and (y.dtype.kind in "biu" or (y.dtype.kind == "f" and float(inner(y, y)) < math.inf))
         )
-
-    def _learner_checks_finite(self, X: Any) -> bool:
-        """Whether the learner itself finds values that are not finite, which saves a pass."""
-        return isinstance(X, np.ndarray)
 
     def _new_learner(self, loss: Loss, dtype: Any) -> LinearLearner:
         check_whole(self.epochs, "epochs")
@@ -498,11 +493,16 @@ class StreamModel(BaseEstimator, ABC):
     def _targets(self, y: Array) -> Array:
         """Convert targets to those of the loss."""
 
-    def _coefficients(self) -> tuple[Array, Array]:
+    @property
+    def coef_(self) -> Array:
+        """One row of weights per class, a single row for two classes; a vector of a regressor."""
+        return self.learner_.weights[:, : self.n_features_in_]
+
+    @property
+    def intercept_(self) -> Array:
+        """One intercept per row of weights."""
         weights = self.learner_.weights
-        columns = self.n_features_in_
-        intercept = weights[:, columns] if self.fit_intercept else np.zeros(len(weights))
-        return weights[:, :columns], intercept
+        return weights[:, -1] if self.fit_intercept else np.zeros(len(weights))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the fit as plain values and arrays."""
@@ -524,7 +524,10 @@ class StreamModel(BaseEstimator, ABC):
                 self.n_features_in_ = columns
                 self.__dict__.pop("feature_names_in_", None)
                 if state["feature_names_in"] is not None:
-                    self.feature_names_in_ = _check_names(state["feature_names_in"], columns)
+                    names = state["feature_names_in"]
+                    if not isinstance(names, list) or [*map(type, names)] != [str] * columns:
+                        raise ValueError(f"feature_names_in of the state must be {columns} names")
+                    self.feature_names_in_ = np.array(names, dtype=object)
                 learner = self._new_learner(loss(), np.dtype(dtype))
                 learner.load_state_dict(state["learner"])
                 self._learner = learner
@@ -533,13 +536,6 @@ class StreamModel(BaseEstimator, ABC):
             self.__dict__.update(before)
             raise
         return self
-
-
-def _check_names(given: Any, columns: int) -> Array:
-    """Check the feature names in a state."""
-    if not isinstance(given, list) or [type(name) for name in given] != [str] * columns:
-        raise ValueError(f"feature_names_in of the state must be {columns} names")
-    return np.array(given, dtype=object)
 
 
 def check_unmasked(values: Any, name: str) -> None:

@@ -1,16 +1,14 @@
 """Fit the parts of a stream separately, also on other machines, and merge the fits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from sklearn.base import clone
 
 from mixfree.base.extras import require
+from mixfree.sklearn.estimator import StreamModel
 
-if TYPE_CHECKING:
-    from mixfree.sklearn.estimator import StreamModel
-
-    Model = TypeVar("Model", bound=StreamModel)
+Model = TypeVar("Model", bound=StreamModel)
 
 
 def fit_parts(
@@ -41,8 +39,7 @@ def fit_parts(
     Examples
     --------
     >>> import numpy as np
-    >>> from mixfree.sklearn import fit_parts
-    >>> from mixfree.sklearn import StreamRegressor
+    >>> from mixfree.sklearn import StreamRegressor, fit_parts
     >>> X, y = np.arange(9.0)[:, None], np.arange(9.0) ** 2
     >>> parts = ((X[start : start + 3], y[start : start + 3]) for start in (0, 3, 6))
     >>> fit_parts(StreamRegressor(), parts).coef_
@@ -77,8 +74,6 @@ def _fits(
 
 
 def _fitted(model: Model, part: Any, target: str | None, classes: Any) -> Model | None:
-    from sklearn.base import clone
-
     if target is not None:
         names = [name for name in part.columns if name != target]
         part = part[names], part[target]

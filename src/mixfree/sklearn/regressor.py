@@ -84,13 +84,8 @@ class StreamRegressor(RegressorMixin, StreamModel):
     @property
     def coef_(self) -> Array:
         """One weight per feature."""
-        weights: Array = self._coefficients()[0][0]
+        weights: Array = super().coef_[0]
         return weights
-
-    @property
-    def intercept_(self) -> Array:
-        """The intercept, as an array of one number."""
-        return self._coefficients()[1]
 
     def load_state_dict(self, state: dict[str, Any]) -> Self:
         """Restore the state of an estimator with the same parameters."""

@@ -35,10 +35,10 @@ def inferred(x, y, weights=None, intercept=True, **options):
     return Inference(batches, total, solution, intercept=intercept), solution
 
 
-def coverage(rho, streams=60, rows=20_000):
+@pytest.mark.parametrize("rho, least", [(0.5, 0.95), (0.9, 0.93), (0.98, 0.91)])
+def test_coverage_where_intervals_that_take_rows_for_independent_fail(rho, least):
     """Shares of intervals that hold the truth: of weights, of means, and with independent rows."""
-    rng = np.random.default_rng(1)
-    hits = np.zeros(3)
+    rng, hits, streams, rows = np.random.default_rng(1), np.zeros(3), 60, 20_000
     for _ in range(streams):
         x, y, truth = stream(rng, rows, rho)
         inference, solution = inferred(x, y)
@@ -48,24 +48,16 @@ def coverage(rho, streams=60, rows=20_000):
         variance = np.mean((y - z @ found) ** 2)
         naive = 1.96 * np.sqrt(np.diag(np.linalg.inv(z.T @ z)) * variance)
         at = rng.normal(size=(4, COLUMNS))
-        error = np.abs(at @ (found - truth)[:-1] + (found - truth)[-1])
-        mean = error <= inference.quantile(0.05) * inference.mean_error(at)[:, 0]
-        hits += [
-            np.mean((low <= truth) & (truth <= high)),
-            np.mean(mean),
-            np.mean(np.abs(found - truth) <= naive),
-        ]
-    return hits / streams
-
-
-@pytest.mark.parametrize("rho, least", [(0.5, 0.95), (0.9, 0.93), (0.98, 0.91)])
-def test_coverage_where_intervals_that_take_rows_for_independent_fail(rho, least):
-    weights, means, naive = coverage(rho)
-    error = math.sqrt(0.95 * 0.05 / (60 * (COLUMNS + 1)))
+        off = np.abs(at @ (found - truth)[:-1] + (found - truth)[-1])
+        mean = off <= inference.quantile(0.05) * inference.mean_error(at)[:, 0]
+        inside = (low <= truth) & (truth <= high)
+        hits += [np.mean(inside), np.mean(mean), np.mean(np.abs(found - truth) <= naive)]
+    weights, means, independent = hits / streams
+    error = math.sqrt(0.95 * 0.05 / (streams * (COLUMNS + 1)))
     assert weights >= least - 3.0 * error, (weights, error)
     assert weights <= 0.95 + 3.0 * error, (weights, error)
     assert means >= least - 6.0 * error, (means, error)  # four rows of one fit are not independent
-    assert naive < 0.95 - 5.0 * error, (naive, error)
+    assert independent < 0.95 - 5.0 * error, (independent, error)
 
 
 def test_intervals_of_independent_rows_agree_with_the_usual_sandwich():

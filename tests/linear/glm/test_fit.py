@@ -516,12 +516,12 @@ def test_a_refused_call_changes_nothing(rows):
         bad = x[2_000:5_000].copy()
         bad[-1, 2] = wrong
         with pytest.raises(ValueError, match="rows must be finite"):
-            fit.add(bad, y[2_000:5_000])
+            fit.successor().add(bad, y[2_000:5_000])
     for targets in (np.zeros(3_000), np.full(3_000, np.nan), np.ones(2_999)):
         with pytest.raises(ValueError, match="targets"):
-            fit.add(x[2_000:5_000], targets)
+            fit.successor().add(x[2_000:5_000], targets)
     with pytest.raises(ValueError, match="weights"):
-        fit.add(x[:10], y[:10], -np.ones(10))
+        fit.successor().add(x[:10], y[:10], -np.ones(10))
     np.testing.assert_equal(fit.plain(), before)
     np.testing.assert_array_equal(
         fit.weights(), fitted(Logistic(), x[:rows], y[:rows], memory=640).weights()

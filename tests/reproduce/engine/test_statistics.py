@@ -23,6 +23,9 @@ def test_the_bootstrap_of_a_mean_is_near_students_interval():
     # The ends of 2,000 resamples have a standard error of some 4 % of the half-width.
     half = 0.5 * (expected.high - expected.low)
     assert found[1:] == pytest.approx((expected.low, expected.high), abs=0.2 * half)
+    # One of ten has nearly all of the sum: a symmetric interval would reach below zero.
+    mean, low, high = bootstrap([1.0] * 9 + [100.0])
+    assert (mean, low) == pytest.approx((10.9, 1.0)) and 20.0 < high < 50.0
 
 
 def test_one_seed_has_no_interval_and_none_has_no_value():

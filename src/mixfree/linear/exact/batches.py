@@ -6,9 +6,9 @@ from typing import Any, Self
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.equal_batches import EqualBatches
-from mixfree.base.interrupts import all_or_nothing, shallow
+from mixfree.base.interrupts import shallow
 from mixfree.base.state import State
-from mixfree.linear.exact.blocks import Blocks, block_rows, block_sums, check_same_columns
+from mixfree.linear.exact.blocks import Blocks, block_rows, block_sums
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums, stacked
 from mixfree.linear.exact.windows import Window, Windows
@@ -60,10 +60,14 @@ class Batches(State):
         self.memory = check_whole(memory, "memory")
         self.windows = Windows(columns, targets, memory=self.memory // 8)
         most, nothing = most_batches(columns, self.memory), Sums.nothing(columns, targets)
-        self._batches = EqualBatches(nothing, Sums.joined, most, _first_length(columns, most))
+        block, fit = block_rows(columns), MAX_BLOCK_VALUES // max(columns, 1)
+        # Not few rows per batch at first, since a batch has columns² sums.
+        length = min(max(2 * block // most, MIN_LENGTH, 1 << columns.bit_length() >> 1), block)
+        self._batches = EqualBatches(nothing, Sums.joined, most, length)
         self._current = nothing  # of the batch being filled
         self._sums = nothing  # of all full batches
         self._quick = True
+        self._lengths = block, max(min(LONG_BLOCKS * block, 1 << fit.bit_length() >> 1), block)
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -121,7 +125,7 @@ class Batches(State):
 
     def _complete_windows(self) -> Windows:
         """Return the windows with the rows that wait for a block."""
-        windows, waiting = self.windows.copy(), self._blocks.pending
+        windows, waiting = shallow(self.windows), self._blocks.pending
         if waiting is not None:
             windows.take(self._sums.rows + self._current.rows, *waiting)
         return windows
@@ -129,27 +133,30 @@ class Batches(State):
     def successor(self) -> Self:
         """Return a copy that shares all sums; only one of the two may be continued."""
         twin = shallow(self)
-        twin._blocks, twin.windows = self._blocks.successor(), self.windows.copy()
+        twin._blocks, twin.windows = shallow(self._blocks), shallow(self.windows)
         return twin
 
-    @all_or_nothing
     def add(self, rows: Any, targets: Any, weights: Any = None) -> None:
         """Add rows in order, dense or sparse, of any real dtype.
 
         Raises
         ------
         ValueError
-            If a shape is wrong, or a value is not finite or above 1e75; nothing has changed then.
+            If a shape is wrong, or a value is not finite or above 1e75; go on with the predecessor.
         """
         self._blocks.cut(rows, targets, weights, self._length, self._take)
 
-    @all_or_nothing
     def merge(self, other: Self) -> None:
         """Add all rows of ``other``, as if they followed; ``other`` is unchanged.
 
         Rows of unfinished batches count in the total, but belong to no batch.
         """
-        check_same_columns(self._blocks, other._blocks)
+        mine, theirs = self._blocks, other._blocks
+        if (mine.columns, mine.targets) != (theirs.columns, theirs.targets):
+            raise ValueError(
+                f"cannot merge {theirs.columns} columns and {theirs.targets} targets into "
+                f"{mine.columns} columns and {mine.targets} targets"
+            )
         total, windows = self.total.joined(other.total), self._complete_windows()
         windows.merge(other._complete_windows(), total.rows)
         one, two = self._all, other._all
@@ -181,14 +188,11 @@ class Batches(State):
 
     def _length(self) -> int:
         """Return the rows of the next block: more on long streams, to join sums less often."""
-        block = block_rows(self._blocks.columns)
-        fit = 1 << (MAX_BLOCK_VALUES // max(self._blocks.columns, 1)).bit_length() >> 1
-        long = max(min(LONG_BLOCKS * block, fit), block)
-        aligned = self._current.rows % long == 0
-        length = long if aligned and self._sums.rows >= MIN_BLOCKS * block else block
+        filled, (length, long) = self._current.rows, self._lengths
+        if self._sums.rows >= MIN_BLOCKS * length and filled % long == 0:
+            length = long
         # Blocks were longer or shorter before columns were added, so that a batch may end sooner.
-        room = self._batches.length - self._current.rows
-        return min(length, room) if self._current.rows else length
+        return min(length, self._batches.length - filled) if filled else length
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
         self.windows.take(self._sums.rows + self._current.rows, rows, targets, weights)
@@ -205,12 +209,6 @@ class Batches(State):
             self._sums = self._sums.joined(self._current)
             self._batches = self._batches.added(self._current)
             self._current = self._batches.nothing
-
-
-def _first_length(columns: int, most: int) -> int:
-    """Return the initial rows per batch: not few, since a batch has columns² sums."""
-    block = block_rows(columns)
-    return min(max(2 * block // most, MIN_LENGTH, 1 << columns.bit_length() >> 1), block)
 
 
 def _cut(

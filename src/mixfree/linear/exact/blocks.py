@@ -204,15 +204,6 @@ def check_rows(
     return (x, y, w) if used.all() else (x[used], y[used], w[used])
 
 
-def check_same_columns(one: Blocks, other: Blocks) -> None:
-    """Raise ValueError unless both have the same numbers of columns and targets."""
-    if (one.columns, one.targets) != (other.columns, other.targets):
-        raise ValueError(
-            f"cannot merge {other.columns} columns and {other.targets} targets into "
-            f"{one.columns} columns and {one.targets} targets"
-        )
-
-
 def check_array(value: Any, name: str, shape: tuple[int, ...], kind: str = "f") -> Array:
     """Check an array of a saved state, and return a copy."""
     array = np.array(value)

@@ -10,7 +10,7 @@ from scipy.linalg import lapack
 
 from mixfree.base.arithmetic import MIN_VALUE, Array
 from mixfree.base.checks import check_positive, check_values, shown
-from mixfree.base.interrupts import all_or_nothing, shallow
+from mixfree.base.interrupts import shallow
 from mixfree.base.state import State
 from mixfree.linear.exact.blocks import Blocks, block_rows
 from mixfree.linear.exact.decay import BLOCKS_PER_HALF_LIFE, DecayedProducts
@@ -155,7 +155,6 @@ class Forgetting(State):
         mixture = np.sum([share * each.weights for share, each in parts], axis=0)
         return replace(solution, weights=mixture)
 
-    @all_or_nothing
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
         """Predict, then learn, rows in order; arguments and errors as in :class:`Batches`."""
         together = max(ROWS_TOGETHER // self.block, 1)
@@ -277,12 +276,6 @@ class Forgetting(State):
         twin = shallow(self)
         twin._blocks, twin._decayed = self._blocks.successor(), self._decayed.copy()
         twin._rest, twin._solved = self._rest.copy(), self._solved.copy()
-        return twin
-
-    def copy(self) -> Self:
-        """Return an independent copy."""
-        twin = self.successor()
-        twin._blocks = self._blocks.copy()
         return twin
 
     def mapped(self, change: ColumnMap) -> Self:

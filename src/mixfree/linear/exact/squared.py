@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_bytes, check_not_negative, check_positive, check_whole
-from mixfree.base.interrupts import all_or_nothing, shallow
+from mixfree.base.interrupts import shallow
 from mixfree.base.state import State
 from mixfree.linear.exact.batches import Batches
 from mixfree.linear.exact.drift import Forgetting
@@ -135,9 +135,9 @@ class SquaredFit(State):
             raise ValueError("solved needs half_life=None")
         total, found = self._sums.total, []
         for sums in (total.mapped(change) for change in changes):
-            solution = solve(sums, l2=self.l2, radius=self.radius, intercept=self.intercept)
-            errors = self._errors(sums, solution.weights)
-            found.append((solution.weights, 0.0 if errors is None else errors[0]))
+            weights = self._fitted(sums).weights
+            errors = self._errors(sums, weights)
+            found.append((weights, 0.0 if errors is None else errors[0]))
         return found
 
     def _errors(self, sums: Sums, weights: Array) -> tuple[float, float] | None:
@@ -158,20 +158,18 @@ class SquaredFit(State):
         twin._sums = self._sums.successor()
         return twin
 
-    @all_or_nothing
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
         """Add rows in order, dense or sparse, of any real dtype.
 
         Raises
         ------
         ValueError
-            If a shape is wrong, or a value is not finite or above 1e75; nothing has changed then.
+            If a shape is wrong, or a value is not finite or above 1e75; go on with the predecessor.
         """
         self._sums.add(rows, targets, weights)
         self.samples += np.shape(targets)[0]
         self._forget_fit()
 
-    @all_or_nothing
     def merge(self, other: Self) -> None:
         """Add all rows of ``other``, as if they followed; ``other`` is unchanged."""
         if isinstance(self._sums, Forgetting) or isinstance(other._sums, Forgetting):

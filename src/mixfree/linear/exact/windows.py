@@ -7,7 +7,6 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.equal_batches import EqualBatches
-from mixfree.base.interrupts import shallow
 from mixfree.base.state import State
 from mixfree.linear.exact.mapping import ColumnMap
 
@@ -42,6 +41,10 @@ class Window(State):
         """Return both as one window."""
         pairs = ((self.rows, other.rows), (self.targets, other.targets))
         return Window(*map(np.concatenate, (*pairs, (self.weights, other.weights))))
+
+    def mapped(self, change: ColumnMap) -> "Window":
+        """Return the same rows with mapped columns."""
+        return Window(change.rows(self.rows), self.targets, self.weights)
 
     def check(self, what: str) -> None:
         """All rows have a target and a weight."""
@@ -116,25 +119,17 @@ class Windows(State):
         twin = type(self)(change.after, self.open.targets.shape[1], memory=memory)
         pieces = -(-self.length // twin.length) if self.closed.length == self.length else 1
         closed = [
-            _mapped(window, change).part(place * twin.length, (place + 1) * twin.length)
+            window.mapped(change).part(place * twin.length, (place + 1) * twin.length)
             for window in self.closed.items
             for place in range(pieces)
         ]
         length = max(self.closed.length // pieces, twin.length)
         twin.closed = EqualBatches(twin.open, _first, MAX_WINDOWS, length).added(*closed)
-        twin.start, rest = self.start, _mapped(self.open, change)
+        twin.start, rest = self.start, self.open.mapped(change)
         twin.take(self.start, rest.rows, rest.targets, rest.weights)
         return twin
-
-    def copy(self) -> Self:
-        """Return an independent copy; it shares windows, which are never changed in place."""
-        return shallow(self)
 
 
 def _first(one: Window, other: Window) -> Window:
     """Keep one of two neighbours, so that windows stay evenly apart."""
     return one
-
-
-def _mapped(window: Window, change: ColumnMap) -> Window:
-    return Window(change.rows(window.rows), window.targets, window.weights)

@@ -29,7 +29,7 @@ from mixfree.base.checks import (
     check_whole,
     shown,
 )
-from mixfree.base.interrupts import all_or_nothing, shallow
+from mixfree.base.interrupts import shallow
 from mixfree.base.sample import UniformSample, replaced_at_once
 from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_rows
 from mixfree.linear.exact.mapping import ColumnMap
@@ -165,7 +165,6 @@ class GlmFit:
             twin._sums, twin._sample = self._sums.copy(), self._sample.successor()
         return twin
 
-    @all_or_nothing
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
         """Add rows in order, dense or sparse, of any real dtype.
 
@@ -175,7 +174,7 @@ class GlmFit:
         ------
         ValueError
             If a shape is wrong, a value is not finite or above 1e75, or a target does not suit
-            the loss; nothing has changed then.
+            the loss; go on with the predecessor.
         """
         x, y, w = check_rows(rows, targets, weights, self.settings.columns, 1)
         check_values(targets=y)
@@ -332,7 +331,6 @@ class GlmFit:
             self._inference = GlmInference(*self._solved(), rows, self._sums)
         return self._inference
 
-    @all_or_nothing
     def merge(self, other: Self) -> None:
         """Add all rows of another fit, as if they followed; ``other`` is unchanged.
 

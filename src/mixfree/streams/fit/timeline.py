@@ -309,10 +309,10 @@ class Timeline(State):
         --------
         >>> one, other = Timeline.start(1, None), Timeline.start(1, None)
         >>> for timeline, target in ((one, 1.0), (other, 3.0)):
-        ...     timeline.add(np.full(400, target), None, np.zeros(0, "M8[us]"))
+        ...     timeline.add(np.full(1000, target), None, np.zeros(0, "M8[us]"))
         >>> one.merge(other)
         >>> one.bins.ends, one.bins.target
-        (array([400., 800.]), array([1., 3.]))
+        (array([1000., 2000.]), array([1., 3.]))
         """
         if not self.rows:
             self.origin = other.origin

@@ -4,6 +4,7 @@ import csv
 import io
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mixfree.base.files import replacing
 from mixfree.base.literal import literal
@@ -34,7 +35,7 @@ def summary_of_fit(fit: StreamFit, lines: Sequence[Line]) -> Summary:
         if end - begin > 1
     }
     found = summary_of(model.learner, model.features, fit.encoder.classes or (), groups)
-    return Summary(found.facts, shown, found.tests, found.remark, found.level)
+    return replace(found, lines=shown)
 
 
 def write_weights(fit: StreamFit, path: str | os.PathLike[str]) -> int:

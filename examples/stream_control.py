@@ -61,9 +61,9 @@ def obgd(rate=1.0, kappa=2.0):
 METHODS = {
     "ObGD": obgd(),
     "Adam": optax.adam(1e-3),
-    "Ladder": mo.ladder(max_levels=12),
+    "Ladder": mo.ladder(),
     "Adam + Memory": optax.adam(1e-3),
-    "Ladder + Memory": mo.ladder(max_levels=12),
+    "Ladder + Memory": mo.ladder(),
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 pytestmark = pytest.mark.slow
-FIVE_GRADIENTS = {"Adam + Memory", "Ladder + Memory", "Adam, shuffled, 5 gradients"}  # per step
+TWO_GRADIENTS = {"Adam + Memory", "Ladder + Memory", "Adam, shuffled, 2 gradients"}  # per step
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -44,12 +44,12 @@ def test_digits_are_learned_and_best_if_shuffled_or_remembered(tmp_path, capsys)
     example = load("torch_digits")
     found = example.main(1_500, seeds=[0], runs_of=(10, 200), figure=tmp_path / "digits")
     out = capsys.readouterr().out
-    one_gradient = {key: value for key, value in found.items() if not FIVE_GRADIENTS & {*key}}
+    one_gradient = {key: value for key, value in found.items() if not TWO_GRADIENTS & {*key}}
     assert max(one_gradient, key=lambda key: found[key][0])[0] == "Adam, shuffled", out
-    assert min(found["Ladder", 10]) > 0.6, out
+    assert found["Ladder", 10][1] > 0.6, out
     for name in ("Adam", "Ladder"):
         assert found[f"{name} + Memory", 200][0] > found[name, 200][0] + 0.3, out
-    assert found["Ladder + Memory", 200][0] > found["Adam, shuffled", 200][0], out
+    assert found["Ladder + Memory", 10][1] > found["Adam, shuffled, 2 gradients", 10][1], out
     assert (tmp_path / "digits.png").stat().st_size > 10_000
 
 
@@ -66,7 +66,8 @@ def test_bicycle_rentals_are_learned_best_with_a_memory(tmp_path, capsys):
     """Errors on new hours, on which a constant has more than 1; without a file."""
     found = load("torch_bike_hours").main(seeds=[0], hours=2_000, figure=tmp_path / "bike-hours")
     out = capsys.readouterr().out
-    assert found["Ladder + Memory"][0] < 0.7 * found["Ladder"][0], out
+    assert found["Ladder + Memory"][0] < found["Ladder"][0], out
+    assert found["Ladder + Memory"][2] < 0.5 * found["Ladder"][2], out  # hours of the stream
     assert found["Adam + Memory, lr 0.001"][0] < 0.8 * found["Adam, lr 0.001"][0], out
     assert (tmp_path / "bike-hours.png").stat().st_size > 10_000
 

@@ -26,6 +26,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 import mixfree.torch as mt
+from benchmarks.table import show
 
 SEEDS = range(1000, 1005)
 BATCH = 16
@@ -350,3 +351,30 @@ def measured(names=TASKS, makers=OPTIMISERS, seeds=SEEDS):
             spent = (time.process_time() - begun) / len(runs)
             print(f"{name}, {kind}:", *found[name, kind].round(4), f"{spent:.1f} s", flush=True)
     return found
+
+
+def text(value):
+    return f"{value:.3g}" if math.isfinite(value) else "diverges"
+
+
+def main():
+    torch.set_num_threads(1)
+    found, lines, ratios = measured(), [], []
+    for name in TASKS:
+        losses = [found[name, kind] for kind in OPTIMISERS]
+        # What each documents: Adam and Prodigy the last iterate, schedule-free its average.
+        rivals = [found[name, kind][int(kind == "schedule-free")] for kind in COMPARED]
+        ratios.append(found[name, "Ladder"][1] / np.nanmin(rivals))
+        lines.append([name, *(f"{text(a)} / {text(b)}" for a, b in losses), f"{ratios[-1]:.2f}"])
+    head = [
+        "task",
+        *OPTIMISERS,
+        "Ladder's average to the best of Adam 1e-3, schedule-free, Prodigy",
+    ]
+    show(f"Loss on new rows, last iterate / average, means over {len(SEEDS)} seeds", head, lines)
+    ratios = np.array(ratios)
+    show(
+        "Ladder's average to the best of Adam 1e-3, schedule-free and Prodigy",
+        ["tasks", "at most 1.1", "largest", "geometric mean"],
+        [(len(ratios), int((ratios <= 1.1).sum()), ratios.max(), np.exp(np.log(ratios).mean()))],
+    )

@@ -5,7 +5,7 @@ import torch
 
 import mixfree.torch as mt
 
-DRAWS = 4  # from the memory for each new sample
+DRAWS = 1  # from the memory for each new sample
 
 
 def every_sample(optimizer, output="recent"):

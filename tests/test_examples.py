@@ -185,12 +185,3 @@ def test_what_is_kept_decides_what_the_order_costs():
     assert exact < 2.0 * shuffled
     assert max(kept, chosen) < 0.5 * nothing
     assert exact < kept
-
-
-def test_the_first_try_is_about_as_good_as_adam():
-    """A problem whose model, loss and rows do not go together; averages that are not taken."""
-    found = load("torch_first_try").main(["cancer, logistic", "cancer, not scaled"], seeds=[0])
-    weights, adam, last, averaged = found["cancer, logistic"]
-    assert weights == 62 and last != averaged
-    assert max(last, averaged) < 1.5 * adam < 0.5
-    assert min(found["cancer, not scaled"][2:]) < 0.5

@@ -5,6 +5,9 @@ import os
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.torch.helpers import MAKERS, flat, loss_of, network, stream, train
@@ -12,6 +15,19 @@ from tests.torch.helpers import MAKERS, flat, loss_of, network, stream, train
 pytestmark = pytest.mark.slow
 
 SAMPLES = 80
+
+
+def sharded_run(make, rank):
+    """The end, and the average, of a run whose parameters are sharded among the ranks."""
+    model = network(dtype=torch.float64)
+    fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+    opt = make(model, output="average")
+    train(model, opt, stream(SAMPLES, seed=rank, dtype=torch.float64))
+    whole = torch.cat([p.detach().full_tensor().ravel() for p in model.parameters()])
+    with opt.averaged():
+        average = torch.cat([p.detach().full_tensor().ravel() for p in model.parameters()])
+    parts = [t for p in model.parameters() for t in opt.state[p].values() if t.shape == p.shape]
+    return whole, average, all(isinstance(t, DTensor) for t in parts), opt.skipped
 
 
 def rank_main(rank, directory):
@@ -31,6 +47,8 @@ def rank_main(rank, directory):
             lambda opt=opt, moved=moved: moved.append(opt.stepped),
         )
         found[name] = (flat(model), moved)
+    for name in ("mag", "ladder"):
+        found[name, "sharded"] = sharded_run(MAKERS[name], rank)
     torch.save(found, directory / f"{rank}.pt")
     dist.barrier()
     # To destroy the group may take for ever: with the GIL held, PyTorch joins threads of which one
@@ -61,3 +79,25 @@ def test_two_chains_in_two_processes_or_in_one(ranks, name):
         assert stepped == moved
         torch.testing.assert_close(point, flat(model), rtol=1e-10, atol=1e-10)
     assert opt.steps > 0
+
+
+@pytest.mark.parametrize("name", ["mag", "ladder"])
+def test_sharded_parameters_are_the_same_run(ranks, name):
+    """Norms of one rank's part; a state that is not sharded, so that no checkpoint knows it."""
+    model = network(dtype=torch.float64)
+    opt = MAKERS[name](model, output="average")
+    chains = [stream(SAMPLES, seed=rank, dtype=torch.float64) for rank in (0, 1)]
+    for pair in zip(*chains, strict=True):
+        opt.zero_grad()
+        (sum(loss_of(model, sample) for sample in pair) / 2).backward()
+        opt.step()
+    with opt.averaged():
+        average = flat(model)
+    for rank in ranks:
+        whole, mean, sharded, skipped = rank[name, "sharded"]
+        assert sharded and skipped == 0
+        # A sketch of the parts by rank is another one, of the same norm in expectation.
+        tolerance = 1e-10 if name == "mag" else 0.1
+        torch.testing.assert_close(whole, flat(model), rtol=tolerance, atol=tolerance)
+        torch.testing.assert_close(mean, average, rtol=tolerance, atol=tolerance)
+    assert torch.equal(ranks[0][name, "sharded"][0], ranks[1][name, "sharded"][0])

@@ -4,6 +4,7 @@ import io
 from types import SimpleNamespace
 from typing import NamedTuple
 
+import datasets
 import numpy as np
 import pytest
 import torch
@@ -331,6 +332,21 @@ def test_a_memory_without_room_has_seen_nothing():
     with pytest.raises(RuntimeError):
         memory.mix(torch.zeros(2, 1 << 20))
     assert memory.seen == 0
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_datasets_of_hugging_face(streaming):
+    """Items taken for batches, since these datasets need not be torch's; or another order."""
+    rows = datasets.Dataset.from_dict({"x": [[float(n), 0.0] for n in range(60)], "y": range(60)})
+    source = rows.to_iterable_dataset(num_shards=2) if streaming else rows
+    memory = mt.Memory(10, draws=2)
+    loader = DataLoader(memory.stream(source.with_format("torch")), batch_size=6)
+    batches = list(loader)
+    assert len(batches) == 30 and memory.seen == 60 and memory.shuffle_size == 20
+    numbers = torch.cat([batch["y"] for batch in batches])
+    assert numbers[::3].tolist() == list(range(60))
+    for batch in batches:
+        assert torch.equal(batch["x"][:, 0].long(), batch["y"]) and batch["x"].shape == (6, 2)
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker processes")

@@ -3,9 +3,9 @@
 python benchmarks/run.py [core chains td streams dropins ...]
 
 Tables are also written to ``results/bench-NAME``, from where ``tools/publish.py`` copies them to
-the documentation. By name also networks, of losses, and gap, intervals, ladder and sensitivity, which measure errors on many
-seeds: like ``mixfree reproduce``, they take a small version or another size, write to
-``results/NAME``, and continue after an interruption.
+the documentation. By name also networks, which measures losses, and gap, intervals, ladder and
+sensitivity, which measure errors on many seeds: like ``mixfree reproduce``, the latter take a small
+version or another size, write to ``results/NAME``, and continue after an interruption.
 """
 
 import argparse

@@ -84,9 +84,7 @@ def test_a_loss_of_ones_own_is_replayed_as_by_a_kernel():
 
     pair = [mf.SGDER(np.zeros(4), mixing_time=2, buffer=8) for _ in range(2)]
     advance_linear(pair[0], Squared(), ROWS, TARGETS)
-    for sample in zip(ROWS, TARGETS, strict=True):
-        for row, target in pair[1].offer(sample):
-            pair[1].tell(linear_gradient(Mine(), pair[1].x, row, target))
+    advance_linear(pair[1], Mine(), ROWS, TARGETS)
     np.testing.assert_allclose(pair[0].x, pair[1].x, rtol=1e-12)
 
 

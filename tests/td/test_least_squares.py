@@ -5,7 +5,6 @@ import pytest
 import scipy.sparse
 
 from mixfree.td import RewardProcess, TDLearner, rescaled
-from tests.td.test_learner import BAD_TRANSITIONS
 
 GAMMA = 0.8
 
@@ -96,30 +95,6 @@ def test_states_of_others_are_refused():
     with pytest.raises(ValueError, match="state must be a mapping, not list"):
         mine.load_state_dict([mine.state_dict()])
     np.testing.assert_array_equal(mine.theta, theta)
-
-
-@pytest.mark.parametrize(
-    ("transition", "message"),
-    [
-        *BAD_TRANSITIONS,
-        ((0, -1e200, 1, False), r"reward of transition 2 must be at most 1e\+75"),
-    ],
-)
-@pytest.mark.parametrize("many", [False, True])
-def test_bad_transitions_change_nothing(transition, message, many):
-    found = TDLearner(np.eye(2), GAMMA, lam=0.5)
-    found.update(0, 1.0, 1, False)
-    theta = found.theta
-    with pytest.raises(ValueError, match=message):
-        if many:
-            found.update_many(*([entry] for entry in transition))
-        else:
-            found.update(*transition)
-    assert found.samples == 1
-    np.testing.assert_array_equal(found.theta, theta)
-    # The trace goes on as if nothing had been offered.
-    found.update(1, 1.0, 0, True)
-    np.testing.assert_allclose(found.theta, [1.0 + GAMMA, 1.0])
 
 
 @pytest.mark.parametrize(

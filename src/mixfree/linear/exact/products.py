@@ -36,18 +36,6 @@ class Products:
     @property
     def total(self) -> Array:
         """The whole matrix, symmetric to the last bit."""
-        return symmetric(self.half)
-
-
-def symmetric(half: Array) -> Array:
-    """Return the symmetric matrix of which ``half`` has one triangle, and zeros.
-
-    Examples
-    --------
-    >>> symmetric(np.array([[1.0, 2.0], [0.0, 5.0]]))
-    array([[1., 2.],
-           [2., 5.]])
-    """
-    total: Array = half.T + half
-    np.fill_diagonal(total, half.diagonal())
-    return total
+        total: Array = self.half.T + self.half
+        np.fill_diagonal(total, self.half.diagonal())
+        return total

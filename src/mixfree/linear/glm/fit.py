@@ -38,7 +38,7 @@ from mixfree.linear.exact.sums import Sums
 from mixfree.linear.glm.control_variates import FUNCTIONS, functions
 from mixfree.linear.glm.gap import NOTHING, Gap, gap_of
 from mixfree.linear.glm.inference import GlmInference
-from mixfree.linear.glm.kept import Kept, origin_of, rows_of, stream_seed
+from mixfree.linear.glm.kept import Kept, rows_of, stream_seed
 from mixfree.linear.glm.newton import Point
 from mixfree.linear.glm.problem import ROUGH_DECREMENT, Problem
 from mixfree.linear.glm.rows import Settings
@@ -197,7 +197,7 @@ class GlmFit:
             # From now on not all rows are kept.
             self._update_reference(new, 1.0)
             seed = stream_seed(self.seed, new)
-            self._sums = StreamSums(*self._functions, origin_of(new), len(rows))
+            self._sums = StreamSums(*self._functions, len(rows))
             self._sample, self._streams = UniformSample(self.size, seed), (seed,)
         before = self._predictions(rows)
         self._sums.add(rows, functions(self.settings.loss, before, new.targets), weights)

@@ -4,11 +4,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_bytes, check_whole
-from mixfree.linear.exact.sums import MAX_OFFSET
 
 MIN_ROWS = 64  # least rows of a sample
 MIN_ROWS_PER_COLUMN = 3  # least rows per column: with fewer, kept rows could be fitted perfectly
@@ -71,12 +68,3 @@ def stream_seed(seed: int, kept: Kept) -> int:
     for array in (kept.rows, kept.targets):
         found.update(array[:MIN_ROWS].astype("<f8").tobytes())
     return int.from_bytes(found.digest(), "little")
-
-
-def origin_of(kept: Kept) -> Array:
-    """Return a point near the rows: the mean of columns far from 0, and 0 for other columns."""
-    mean, square = np.zeros((2, kept.rows.shape[1]))
-    for piece in kept.pieces:
-        mean += piece.rows.sum(axis=0) / len(kept)
-        square += np.einsum("ij,ij->j", piece.rows, piece.rows) / len(kept)
-    return np.where(mean**2 * (1.0 + 2.0 / MAX_OFFSET) > square, mean, 0.0)

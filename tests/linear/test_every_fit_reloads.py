@@ -131,6 +131,11 @@ def test_every_fit_reloads(name):
             check(name, settings, seed)
 
 
+def test_a_fit_of_a_loss_without_curvature_reloads():
+    """A metric that only convex losses have: this stream ended in an AssertionError."""
+    check("robust, memory", EXACT["robust, memory"], seed=104)
+
+
 def test_a_file_of_minutes_with_a_weekday_is_fitted_read_and_resumed(tmp_path):
     """A weekday is constant for 1,440 rows: its squares became negative, and nothing could open
     the model."""

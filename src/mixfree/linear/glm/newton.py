@@ -194,14 +194,21 @@ class Point:
 
     @cached_property
     def metric(self) -> Array:
-        """Cholesky factor of the mean Hessian of an output, that of the only one if possible."""
+        """Cholesky factor of the mean Hessian of an output, that of the only one if possible.
+
+        Where a loss is not convex, directions of negative curvature count by its size.
+        """
         for matrix in (self._hessian, self._hessian_of_rows) if len(self.theta) == 1 else ():
             lower = _cholesky(matrix)
             if lower is not None:
                 return lower
         mean = self._coupling * self.blocks.mean(axis=0)
-        lower = _cholesky(mean + np.diag(self.objective.penalty))
-        assert lower is not None
+        mean += np.diag(self.objective.penalty)
+        if (lower := _cholesky(mean)) is None:
+            values, vectors = np.linalg.eigh(mean)
+            sizes = np.abs(values)
+            sizes = np.maximum(sizes, JITTER * sizes.max())
+            lower = np.linalg.cholesky(vectors * sizes @ vectors.T)
         return lower
 
     def determined(self, slopes: Array) -> float:

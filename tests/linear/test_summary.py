@@ -1,6 +1,7 @@
 """The table of a fit."""
 
 import numpy as np
+import pandas
 import pytest
 
 from mixfree.sklearn import StreamClassifier, StreamRegressor
@@ -40,7 +41,6 @@ def test_a_stream_too_short_for_its_correlation_has_no_stars():
 
 def test_classes_and_html(rows):
     """Fails if a name is not escaped, or the notebook shows the parameters only."""
-    pandas = pytest.importorskip("pandas")
     x, y = rows
     frame = pandas.DataFrame(x, columns=["<a>", "b"])
     model = StreamClassifier().fit(frame, np.digitize(y, [-1.0, 1.0]))

@@ -10,7 +10,7 @@ from benchmarks.ladder import between_two
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Huber, Squared
 from mixfree.steps import Ladder, Profile
-from mixfree.steps.ladder_rule import LEVELS, WIDTH, climb, inflation, sketched
+from mixfree.steps.ladder_rule import LEVELS, WIDTH, sketched
 from tests.helpers import assert_same_bits
 
 
@@ -48,25 +48,6 @@ def test_totals_are_those_of_the_definition(samples, block):
     if samples % block == 0:
         excess = sum(max(0.0, v / squares - 1.0) for v in expected)
         assert state.kappa == pytest.approx(1.0 + excess, rel=1e-11)
-
-
-def test_the_scalar_rule_is_the_same_in_every_library():
-    """Catches a function that works with NumPy's numbers only, or cannot be traced."""
-    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
-    sums = np.random.default_rng(0).standard_normal((40, 3)).astype(np.float32)
-
-    def levels(xp, array, climb=climb):
-        halves, totals = array(np.zeros((LEVELS, 3), np.float32)), array(np.zeros(LEVELS, "f4"))
-        for number, carry in enumerate(sums, start=1):
-            halves, totals = climb(xp, halves, totals, array(carry), number, array(_LEVELS))
-        return np.asarray(totals), float(inflation(xp, totals, array(np.float32(40.0))))
-
-    _LEVELS = np.arange(LEVELS, dtype=np.int32)
-    totals, kappa = levels(np, np.asarray)
-    for xp, array in ((torch, torch.as_tensor), (jax.numpy, jax.numpy.asarray)):
-        found, factor = levels(xp, array)
-        np.testing.assert_allclose(found, totals, rtol=1e-5)
-        assert factor == pytest.approx(kappa, rel=1e-5)
 
 
 def test_a_sketch_is_linear_and_keeps_the_norm_on_average():

@@ -72,9 +72,10 @@ wheel: .venv/dev
 	$(BIN)/python -m build
 	$(BIN)/python -m twine check --strict dist/*
 	$(PYTHON) -m venv build/wheel
-	build/wheel/bin/python -m pip install --quiet --constraint constraints.txt "$$(echo dist/*.whl)[report]"
-	cp README.md build/wheel
-	cd build/wheel && bin/mixfree demo --samples 20000 --seeds 1 && bin/python -m doctest README.md
+	build/wheel/bin/python -m pip install --quiet --constraint constraints.txt "$$(echo dist/*.whl)[report,torch]"
+	cp README.md examples/report_heating.py build/wheel
+	cd build/wheel && bin/mixfree demo --samples 20000 --seeds 1 && bin/python -m doctest README.md && \
+		PATH="$$PWD/bin:$$PATH" python report_heating.py
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -28,7 +28,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 import mixfree.torch as mt
 from benchmarks.table import show
 
-SEEDS = range(1000, 1005)
+SEEDS = range(2000, 2005)
 BATCH = 16
 
 

@@ -40,7 +40,7 @@ def main(arguments, results=Path("results")):
     given = parser.parse_args(arguments)
     for name in set(given.names) - modules:
         parser.error(f"there is no {name!r}; choose from {', '.join(sorted(modules))}")
-    for name in given.names or sorted(modules - EXPERIMENTS - {"networks"}):
+    for name in given.names or sorted(modules - EXPERIMENTS - {"networks", "billion"}):
         module, command = importlib.import_module(f"benchmarks.{name}"), f"benchmarks/run.py {name}"
         if name in EXPERIMENTS:
             size = {key: getattr(given, key) for key in ("samples", "seeds", "first_seed")}

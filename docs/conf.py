@@ -19,7 +19,7 @@ from sphinx.ext.napoleon import NumpyDocstring
 import mixfree
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))  # for the extensions measured and percent
+sys.path.insert(0, str(HERE))  # for the extension percent
 
 # Programs that run while the site is built must print the same everywhere.
 os.environ |= {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
@@ -35,7 +35,6 @@ author = "the mixfree developers"
 release = version = mixfree.__version__
 
 extensions = [
-    "measured",
     "percent",
     "myst_parser",
     "sphinx.ext.autodoc",

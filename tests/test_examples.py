@@ -174,10 +174,17 @@ def test_defaults_lose_nothing_to_the_order_of_a_record(tmp_path):
     assert lost(X, y, method="mag") > 1e-3
 
 
-def test_a_csv_file_becomes_a_page(tmp_path, capsys):
-    load("report_heating").main(tmp_path, hours=2_000)
+def test_a_csv_file_becomes_the_page_and_the_table_of_the_readme(tmp_path, capsys):
+    """Catches a README whose table no command prints any more."""
+    example = load("report_heating")
+    example.main(tmp_path)
     assert "open it in a browser" in capsys.readouterr().out
     assert "What was learnt about" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    example.run("inspect", tmp_path / "heating.mixfree")
+    printed = {" ".join(line.split()) for line in capsys.readouterr().out.splitlines()}
+    readme = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+    table = readme.split("```text\n")[1].split("```")[0].splitlines()
+    assert len(table) > 3 and {" ".join(line.split()) for line in table} <= printed
 
 
 def test_what_is_kept_decides_what_the_order_costs():

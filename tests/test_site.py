@@ -23,7 +23,8 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 
 TABLES = (
-    "Squares\n\n| n | n² |\n|:--|--:|\n| 3 | 9 |\n\nCubes\n\n| n | n³ |\n|:--|--:|\n| 3 | 27 |\n"
+    "Squares\n\n| n | n² |\n|:--|--:|\n| 3 | 9 |\n\nCubes\n\n| n | sign | n³ |\n|:--|--:|--:|\n"
+    "| 3 | + | 27 ± 1 |\n| 3 | - | -2.7e-01 |\n"
 )
 RECORD = {
     "command": "mixfree reproduce fig1",
@@ -90,7 +91,7 @@ def test_every_public_name_is_in_the_reference(site):
 def test_numbers_have_their_age_and_notebooks_their_file(site):
     """A directive that shows nothing, and a link that leads nowhere, are no warning to Sphinx."""
     page = (site / "reproduction.html").read_text(encoding="utf-8")
-    assert page.count("Measured on") == page.count('class="measured') > 0
+    assert page.count("Measured on") == page.count("<small>") > 0
     for notebook in (DOCS / "notebooks").glob("*.py"):
         page = (site / "notebooks" / f"{notebook.stem}.html").read_text(encoding="utf-8")
         assert "data:image/png" in page and f'href="{notebook.stem}.ipynb"' in page
@@ -100,7 +101,7 @@ def test_numbers_have_their_age_and_notebooks_their_file(site):
 @in_a_browser
 def test_pages_open_without_an_error(browser, site):
     """A table too wide for a telephone, or a script that needs a network, would show here."""
-    pages = ("index", "reference/parts", "reference/commands", "td", "coverage")
+    pages = ("index", "reference/methods", "reference/commands", "td", "coverage")
     for page in (*pages, "three-ways", "notebooks/figure1"):
         for width, mode in ((1330, "light"), (1300, "light"), (1080, "light"), (400, "dark")):
             emulate(browser, width, mode)
@@ -111,7 +112,7 @@ def test_pages_open_without_an_error(browser, site):
     # A site without its index finds nothing; TeX that is left as it is has no subscripts.
     open_page(browser, (site / "search.html").as_uri() + "?q=reservoir")
     wait_for(browser, "return document.querySelectorAll('ul.search li').length > 0")
-    open_page(browser, (site / "reference" / "parts.html").as_uri())
+    open_page(browser, (site / "reference" / "methods.html").as_uri())
     assert browser.execute_script("return document.querySelectorAll('math msub').length") > 0
     # On a telephone a figure of several panels is read by opening it alone.
     open_page(browser, (site / "ladder.html").as_uri())
@@ -125,52 +126,64 @@ def test_an_index_stands_beside_a_letter_with_an_accent(site):
     assert not re.search(r"<munderover>\s*<mi>", page)
 
 
-def test_a_page_says_by_which_commit_its_numbers_are(load):
-    """A page without it would show old numbers as those of any version."""
-    age = load("measured").age
-    assert age(RECORD) == (
+@pytest.fixture
+def published(load, tmp_path):
+    """One report, whose two tables have a line and a column in common."""
+    folder = tmp_path / "powers"
+    folder.mkdir()
+    (folder / "report.md").write_text(TABLES, encoding="utf-8")
+    (folder / "measured.json").write_text(json.dumps(RECORD))
+    return load("publish").Published(tmp_path)
+
+
+def test_a_page_has_the_tables_that_it_names_and_says_how_old_they_are(published):
+    """Catches tables of another report, numbers that stay when it changes, and a lost comment."""
+    table = (
+        "**Cubes**\n\n| n | sign | n³ |\n|:--|--:|--:|\n| 3 | + | 27 ± 1 |\n| 3 | - | −2.7e−01 |"
+    )
+    told = (
         "Measured on 2026-01-02 by `mixfree reproduce fig1`, seeds 1000 to 1029; a machine; "
         "commit 0123456789."
     )
-    assert age(dict.fromkeys(RECORD) | {"date": "2026-01-02"}) == "Measured on 2026-01-02."
-
-
-def test_a_table_is_found_by_the_beginning_of_its_title(load):
-    """A title that no report has any more must not leave a page without its table."""
-    measured = load("measured")
-    found = measured.tables(TABLES)
-    assert [*found] == ["Squares", "Cubes"]
-    assert measured.cells(found[measured.beginning(found, "Cub", "x")])[1] == ["3", "27"]
+    page = published.written("<!-- tables of powers\nCub\n-->old<!-- end -->, text.")
+    page = page.replace("\N{NO-BREAK SPACE}", " ")
+    assert page == (
+        f"<!-- tables of powers\nCub\n-->\n\n{table}\n\n<small>{told}</small>\n<!-- end -->, text."
+    )
+    both = published.written("<!-- tables of powers -->?<!-- end -->")
+    assert both.index("**Squares**") < both.index("**Cubes**") and "old" not in both
+    assert published.written(both) == both
     for title in ("Roots", ""):
-        with pytest.raises(ValueError, match="tables of 'x' begin with"):
-            measured.beginning(found, title, "x")
-    with pytest.raises(ValueError, match="there is no 'nothing' in docs/data"):
-        measured.published("nothing")
+        with pytest.raises(ValueError, match="tables of 'powers' begin with"):
+            published.written(f"<!-- tables of powers\n{title}\nCub -->?<!-- end -->")
+    with pytest.raises(ValueError, match="there is no 'nothing' in docs/data: powers"):
+        published.written("<!-- tables of nothing -->?<!-- end -->")
 
 
-def test_a_cell_in_a_sentence_is_the_only_one(load, monkeypatch):
+def test_a_number_in_a_sentence_is_the_only_one(published):
     """Catches a sentence that shows another table's number, or keeps one that is gone."""
-    measured = load("measured")
-    tables = "Means\n\n| m | n | t |\n|:--|--:|--:|\n| a | x | -1.5 ± 0.2 |\n| a | y | +7 |\n\n"
-    tables += "Medians\n\n| m | n | t |\n|:--|--:|--:|\n| a | x | 3e-04 (2e-04 to 5e-04) |\n"
-    monkeypatch.setattr(measured, "published", lambda name: (measured.tables(tables), ""))
-    assert measured.cell("k : a, y : t") == "+7"
-    assert measured.cell("k : Means : a, x : t") == "-1.5 ± 0.2"
-    assert measured.first_number(measured.cell("k : Medians : a, x : t")) == "3e\N{MINUS SIGN}04"
-    assert measured.first_number("slowest -1,500.5 (x)") == "\N{MINUS SIGN}1,500.5"
-    for wrong in ("k : a, x : t", "k : b : t", "k : a, y : u", "k : Mea : a : t"):
-        with pytest.raises(ValueError, match=r"cells of 'k' are"):
-            measured.cell(wrong)
-    with pytest.raises(ValueError, match="tables of 'k' begin with"):
-        measured.cell("k : Me : a, y : t")
+    page = (
+        "<!-- number powers : 3, - : n³ -->7<!-- end --> <!-- cell powers :\n3 : n² --><!-- end -->"
+    )
+    found = re.findall(r"-->(\S+?)<!-- end", published.written(page))
+    assert found == ["−2.7e−01", "9"]
+    assert published.number("powers : Cubes : 3, + : n³") == "27"
+    for wrong in ("powers : 3 : n³", "powers : 4 : n²", "powers : Sq : 3 : n³"):
+        with pytest.raises(ValueError, match=r"cells of 'powers' are"):
+            published.cell(wrong)
 
 
-def test_every_published_table_has_a_record_and_a_page():
-    pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md"))
+def test_pages_show_what_is_published(load):
+    """Catches a page that was not written again, and a published table that no page shows."""
+    published = load("publish").Published()
+    paths = {*DOCS.rglob("*.md")} - {*(DOCS / "data").rglob("*.md")}
+    pages = {path: path.read_text(encoding="utf-8") for path in paths}
+    stale = [path.name for path, page in pages.items() if published.written(page) != page]
+    assert stale == [], "run python tools/publish.py"
     for folder in (DOCS / "data").iterdir():
         record = json.loads((folder / "measured.json").read_bytes())
         assert record.keys() == RECORD.keys(), folder
-        assert f"{{measured}} {folder.name}\n" in pages, folder
+        assert any(f"<!-- tables of {folder.name}" in page for page in pages.values()), folder
 
 
 def test_results_are_published_with_their_record(load, tmp_path):
@@ -220,6 +233,18 @@ def test_links_beside_the_site_lead_somewhere(name):
             )
             slugs = [re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads]
             assert anchor in slugs, f"{path}#{anchor}"
+
+
+def test_guarantees_have_the_tests_that_are_named():
+    """Catches a guarantee whose test was renamed or removed."""
+    tests = {
+        path.name: path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("*.py")
+    }
+    known = {*tests, *re.findall(r"def (test_\w+)", "".join(tests.values()))}
+    named = re.findall(
+        r"`(test_[\w.]+)`", (DOCS.parent / "SECURITY.md").read_text(encoding="utf-8")
+    )
+    assert len(named) > 9 and {*named} <= known
 
 
 def test_properties_are_described_by_whole_sentences(site):

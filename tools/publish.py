@@ -1,15 +1,129 @@
-"""Publish results in the documentation: ``python tools/publish.py results/fig1 …``.
+"""Numbers on pages: ``python tools/publish.py [results/fig1 …]``.
 
 For each folder written by ``mixfree reproduce`` or ``benchmarks/run.py``, copy the tables and the
 record of the measurement to ``docs/data/NAME``, and the figures that a page shows to
-``docs/figures``.
+``docs/figures``. Then write all tables and numbers into the pages again.
+
+A page names a table, or all those of a report, in a comment, and the tables follow it up to the
+next comment::
+
+    <!-- tables of fig1
+    The beginning of a title
+    -->
+    <!-- end -->
+
+A number in a sentence is one cell, ``<!-- cell NAME : row : column -->0.34<!-- end -->``, or the
+first number in it (``number`` instead of ``cell``). ``NAME : title : row : column`` searches one
+table; a row is named by its first cell, or by its first two with a comma between them.
 """
 
+import json
+import re
 import shutil
 import sys
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 DOCS = Path(__file__).parent.parent / "docs"
+BLOCK = re.compile(r"(<!-- (tables of|cell|number) ([^>]+?)\s*-->)(.*?)<!-- end -->", re.DOTALL)
+
+
+class Published:
+    """The tables in ``docs/data``, and where and when they were measured."""
+
+    def __init__(self, data: Path = DOCS / "data"):
+        self.data = data
+
+    def tables(self, name: str) -> dict[str, str]:
+        """Return Markdown tables by their titles, the paragraphs above them."""
+        path = self.data / name / "report.md"
+        if not path.exists():
+            known = ", ".join(sorted(folder.name for folder in self.data.iterdir()))
+            raise ValueError(f"there is no {name!r} in docs/data: {known}")
+        pieces = [each.strip() for each in re.split(r"\n\s*\n", path.read_text(encoding="utf-8"))]
+        return {title.strip("*"): table for title, table in pairwise(pieces) if table[0] == "|"}
+
+    def block(self, text: str) -> str:
+        """Return the tables of ``NAME`` whose titles begin with the lines after it, or all."""
+        name, *lines = text.splitlines()
+        found = self.tables(name)
+        shown = [
+            f"**{title.replace('*', chr(92) + '*')}**\n\n{unbroken(found[title])}"
+            for title in [beginning(found, line, name) for line in lines] or found
+        ]
+        record = json.loads((self.data / name / "measured.json").read_bytes())
+        return "\n\n".join(["", *shown, f"<small>{age(record)}</small>\n"])
+
+    def cell(self, text: str) -> str:
+        """Return the only cell with an address."""
+        name, *title, row, column = (part.strip() for part in re.split(r"\s:\s", text))
+        found = self.tables(name)
+        wanted = [beginning(found, title[0], name)] if title else list(found)
+        cells_found = {
+            line[head.index(column)]
+            for head, *lines in (cells(found[each]) for each in wanted)
+            for line in lines
+            if column in head and " ".join(row.split()) in (line[0], ", ".join(line[:2]))
+        }
+        if len(cells_found) != 1:
+            raise ValueError(f"{len(cells_found)} cells of {name!r} are {row!r}, {column!r}")
+        return unbroken(cells_found.pop())
+
+    def number(self, text: str) -> str:
+        """Return the first number of a cell, without its interval and without a plus sign."""
+        found = re.search(r"[-+−]?\d[\d,]*(\.\d+)?(e[-+−]?\d+)?", self.cell(text))
+        if found is None:
+            raise ValueError(f"there is no number in {text!r}")
+        return found[0].lstrip("+")
+
+    def written(self, page: str) -> str:
+        """Return a page with the numbers that its comments name."""
+        kinds: dict[str, Callable[[str], str]] = {
+            "tables of": self.block,
+            "cell": self.cell,
+            "number": self.number,
+        }
+        return BLOCK.sub(lambda each: f"{each[1]}{kinds[each[2]](each[3])}<!-- end -->", page)
+
+
+def cells(table: str) -> list[list[str]]:
+    """Return the cells of a Markdown table: the header, then the lines."""
+    lines = [
+        [cell.strip() for cell in line.strip().strip("|").split("|")] for line in table.splitlines()
+    ]
+    return [lines[0], *lines[2:]]
+
+
+def beginning(found: dict[str, str], text: str, name: str) -> str:
+    """Return the only title with this beginning."""
+    titles = [title for title in found if title.startswith(text.strip())]
+    if len(titles) != 1:
+        raise ValueError(f"{len(titles)} tables of {name!r} begin with {text!r}: {[*found]}")
+    return titles[0]
+
+
+def unbroken(text: str) -> str:
+    """Use minus signs, and no break around ±, so that a narrow cell does not split numbers.
+
+    Examples
+    --------
+    >>> unbroken("-1.5e-04 (-2 to 1) for sgd-mlmc")
+    '−1.5e−04 (−2 to 1) for sgd-mlmc'
+    """
+    signed = re.sub(r"(?<=\de)-(?=\d)|(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text)
+    return signed.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
+
+
+def age(record: dict) -> str:
+    """Say when, where, by which command and by which commit it was measured."""
+    told = f"Measured on {record['date']}"
+    if record["command"]:
+        told += f" by `{record['command']}`"
+    if record["seeds"]:
+        told += ", seeds {} to {}".format(*record["seeds"])
+    places = [record["machine"], record["commit"] and f"commit {record['commit']}"]
+    return "; ".join([told, *filter(None, places)]) + "."
 
 
 def publish(folder: Path, docs: Path = DOCS) -> list[Path]:
@@ -30,3 +144,8 @@ if __name__ == "__main__":
     for argument in sys.argv[1:]:
         for path in publish(Path(argument)):
             print(path)
+    for page in sorted({*DOCS.rglob("*.md")} - {*(DOCS / "data").rglob("*.md")}):
+        before = page.read_text(encoding="utf-8")
+        if (after := Published().written(before)) != before:
+            page.write_text(after, encoding="utf-8")
+            print(page)

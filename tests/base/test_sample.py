@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mixfree.base.sample import UniformSample, bits, replaced_at_once
+from mixfree.base.sample import UniformSample, _keys, replaced_at_once
 from tests.helpers import assert_same_bits
 
 SIZE, COUNT, SEEDS, BINS = 40, 1000, 250, 20
@@ -148,7 +148,7 @@ def test_the_least_keys_are_kept_with_what_belongs_to_them(replace):
     sample, numbers = UniformSample(100, 7), np.arange(5000)
     for piece in np.split(numbers, [64, 700, 2000]):
         sample.offer([np.repeat(piece[:, None], 2, axis=1), piece], replace)
-    keys = bits(sample._key, numbers.astype(np.uint64))
+    keys = _keys(sample._key, numbers.astype(np.uint64))
     for each, size in ((sample, 100), (sample.shrunk(30), 30)):
         assert set(each.column(1)) == set(np.argsort(keys)[:size])
         assert (each.column(0) == each.column(1)[:, None]).all()

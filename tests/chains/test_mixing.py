@@ -58,10 +58,14 @@ def test_exact_times_and_bounds_on_random_chains():
 
 @pytest.mark.parametrize(("p", "time"), [(1e-4, 3466), (0.01, 35), (1e-3, 347), (0.25, 1)])
 def test_the_papers_two_state_chain(p, time):
+    """Catches a bound with another logarithm, which the times of many chains would not."""
     chain = two_state(p)
     assert chain.mixing_time() == time
-    # The Appendix on mixing times, last display.
-    assert (1 - 2 * p) / (2 * p) * math.log(2) <= time <= math.log(8) / (2 * p)
+    # Theorem E.1, as the last display of the appendix on mixing times has it for this chain.
+    stated = (1 - 2 * p) / (2 * p) * math.log(2), math.log(8) / (2 * p)
+    assert stated[0] <= time <= stated[1]
+    relaxation = chain.mixing_bounds().bounds[0]
+    assert (relaxation.lower, relaxation.upper) == pytest.approx(stated, rel=1e-9)
     assert np.allclose(np.sort(chain.eigenvalues), [1 - 2 * p, 1])
 
 

@@ -38,16 +38,3 @@ def test_the_exact_fit_is_that_of_the_samples_so_far():
     learner.advance(problem.rows[order], problem.targets[order])
     assert counts[-1] == 700
     assert gaps[-1] == pytest.approx(problem.suboptimality(learner.weights)[0], rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--out", "/proc/nowhere/demo.png"], "cannot write in the folder /proc/nowhere"),
-        (["--out", "demo.pdf"], "saved as .png and .svg"),
-        (["--samples", "3"], "--samples"),
-    ],
-)
-def test_mistakes_are_one_message_and_code_two(arguments, message, capsys):
-    assert run("demo", *arguments) == 2
-    assert message in capsys.readouterr().err

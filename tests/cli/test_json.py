@@ -99,12 +99,7 @@ def test_fit_and_inspect(tmp_path, capsys):
     second = answer(capsys, "inspect", model, "--weights", weights)
     assert second["exact"] is None
     check("inspect", first, second)
-    lines = weights.read_text(encoding="utf-8").splitlines()
-    assert lines[0] == "feature,class,weight,std_error,t,p,low,high"
-    assert len(lines) == 1 + len(second["weights"])
-    name, _, weight, *ends = lines[1].split(",")
-    assert (name, float(weight)) == ("u u", second["weights"][0]["weight"])
-    assert ends == [""] * 5
+    assert weights.read_text(encoding="utf-8").splitlines()[1].endswith(",,,,,")
 
 
 def test_weights_of_a_file_are_those_of_the_model(tmp_path, capsys):
@@ -113,7 +108,8 @@ def test_weights_of_a_file_are_those_of_the_model(tmp_path, capsys):
     options = ["--model", model, "--target", "colour", "--features", "u u,v", "-q"]
     answer(capsys, "fit", path, *options)
     found = answer(capsys, "inspect", model, "--weights", tmp_path / "w.csv")["weights"]
-    lines = (tmp_path / "w.csv").read_text(encoding="utf-8").splitlines()[1:]
+    head, *lines = (tmp_path / "w.csv").read_text(encoding="utf-8").splitlines()
+    assert head == "feature,class,weight,std_error,t,p,low,high"
     assert len(lines) == len(found)
     for line, each in zip(lines, found, strict=True):
         assert line.split(",")[:2] == [each["feature"], each["class"]]

@@ -75,18 +75,6 @@ def test_states_without_an_interval_say_why(capsys, method):
     assert "autocorrelation time unknown" in out
 
 
-def test_json_has_null_for_what_is_not_known(capsys):
-    """Unseen states, and values that are all zero, have null."""
-    for seed, rewarded in (("1", True), ("3", False)):
-        code, out, _ = run(capsys, "FrozenLake-v1", "--samples", "200", "--seed", seed, "--json")
-        assert code == 0
-        answer = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
-        assert (answer["autocorrelation_time"] is None) == (not rewarded)
-        ends = {line["state"]: (line["low"], line["high"]) for line in answer["states"]}
-        assert ends[13] == (None, None)
-        assert (ends[0] == (None, None)) == (not rewarded)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -19,9 +19,9 @@ from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Logistic, Softmax, Squared
 from tests.helpers import assert_same_bits, make
 
-ARENA = np.zeros(1 << 19, np.uint8)
-FAR = 1 << 15
-RUN = ("x", "total", "sums", "kept", "gradient", "table")
+ARENA = np.zeros(1 << 20, np.uint8)
+FAR = 1 << 16
+RUN = ("x", "total", "sums", "kept", "gradient", "table", "sketch")
 LOSSES = {
     "squared": (Squared(), 0.0),
     "ridge": (Squared(), 0.1),
@@ -68,7 +68,7 @@ def run_over(rows, loss, make_opt, close, order, l2):
 @pytest.mark.parametrize("name", ["sgd", "mag", "ladder"])
 def test_of_a_run(name, case, dtype):
     (loss, l2), rng = LOSSES[case], np.random.default_rng(0)
-    behind = RUN if name == "ladder" else RUN[:-1]
+    behind = RUN if name == "ladder" else RUN[:-2]
     for dimension, intercept in product((5, 7, 16, 33), (0, 1)):
         start = np.zeros(loss.outputs * (dimension + intercept), dtype)
         rows = at(0, rng.standard_normal((2, dimension)).astype(dtype))

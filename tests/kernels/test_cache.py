@@ -12,8 +12,8 @@ import numba
 import pytest
 
 import mixfree
-from mixfree.kernels import cache
-from mixfree.kernels.cache import _Files, fingerprint
+from mixfree.kernels import jit
+from mixfree.kernels.jit import CacheFiles, fingerprint
 
 PACKAGE = Path(mixfree.__file__).parent
 
@@ -33,26 +33,26 @@ def where_constants_are_from():
 def test_the_fingerprint_covers_every_constant_that_is_compiled_in():
     found = set(where_constants_are_from())
     assert PACKAGE / "steps" / "ladder_rule.py" in found
-    assert found <= set(cache.sources())
+    assert found <= set(jit.sources())
 
 
 def test_the_fingerprint_follows_the_text_of_a_source(tmp_path, monkeypatch):
     copies = []
-    for source in cache.sources():
+    for source in jit.sources():
         copies.append(tmp_path / f"{source.parent.name}-{source.name}")
         copies[-1].write_bytes(source.read_bytes())
-    monkeypatch.setattr(cache, "sources", lambda: copies)
-    before = cache.fingerprint.__wrapped__()
-    assert before == cache.fingerprint()
+    monkeypatch.setattr(jit, "sources", lambda: copies)
+    before = jit.fingerprint.__wrapped__()
+    assert before == jit.fingerprint()
     for copy in copies:
         text = copy.read_bytes()
         copy.write_bytes(text + b"#")
-        assert cache.fingerprint.__wrapped__() != before, copy.name
+        assert jit.fingerprint.__wrapped__() != before, copy.name
         copy.write_bytes(text)
 
 
 def test_two_processes_that_compile_at_once_do_not_mix_up_their_results(tmp_path, monkeypatch):
-    first, second, reader = (_Files(tmp_path, "kernel", fingerprint()) for _ in range(3))
+    first, second, reader = (CacheFiles(tmp_path, "kernel", fingerprint()) for _ in range(3))
     save_data = first._save_data
 
     def late(name, data):
@@ -71,7 +71,7 @@ def test_two_processes_that_compile_at_once_do_not_mix_up_their_results(tmp_path
 )
 def test_an_index_that_cannot_be_read_is_compiled_anew(tmp_path, index):
     """As after an upgrade that renames a part; Numba itself ends in a traceback."""
-    files = _Files(tmp_path, "kernel", fingerprint())
+    files = CacheFiles(tmp_path, "kernel", fingerprint())
     files.save("for float64", "the code")
     (tmp_path / files._index_name).write_bytes(index)
     assert files.load("for float64") is None
@@ -85,7 +85,7 @@ from numba.core import caching
 for locator in caching.CacheImpl._locator_classes:
     locator.ensure_cache_path = lambda self: (_ for _ in ()).throw(OSError("read-only"))
 with warnings.catch_warnings(record=True) as found:
-    warnings.simplefilter("always")
+    warnings.simplefilter("default")
     import numpy as np, mixfree as mf
     from mixfree.linear.advance import advance_linear
     from mixfree.linear.losses import Squared

@@ -245,8 +245,8 @@ def test_the_sample_that_is_refused_is_named(name):
         (Squared(), "gradient of sample 6 is not finite"),
         (Huber(), "gradient of sample 6 is not finite"),
         (Robust(), "gradient of sample 6 is not finite"),
-        (Logistic(), r"targets must be −1 or \+1 for the logistic loss"),
-        (Softmax(3), "targets must be class numbers from 0 to 2"),
+        (Logistic(), r"targets of the logistic loss must be -1 or \+1, not"),
+        (Softmax(3), "targets of softmax must be whole numbers from 0 to 2, not"),
     ],
     ids=repr,
 )
@@ -281,5 +281,5 @@ def test_wrong_shapes(rows, targets, extra, message):
 
 
 def test_logistic_targets_of_another_convention_are_refused():
-    with pytest.raises(ValueError, match=r"−1 or \+1"):
+    with pytest.raises(ValueError, match=r"-1 or \+1"):
         advance_linear(mf.SGD(np.zeros(2)), Logistic(), np.ones((2, 2)), [0.0, 1.0])

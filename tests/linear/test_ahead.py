@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import signal
 
-from mixfree.linear.ahead import KEPT, WINDOW, Ahead
+from mixfree.linear.ahead import KEPT, Ahead
+from mixfree.linear.exact.blocks import PARTS
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Logistic, Softmax, Squared
 from mixfree.sklearn import StreamClassifier, StreamRegressor
@@ -78,7 +79,7 @@ def test_the_same_bits_whatever_the_chunks(loss):
     for state in states[1:]:
         for name, value in state.items():
             np.testing.assert_array_equal(value, states[0][name], err_msg=name)
-    assert len(states[0]["targets"]) == KEPT
+    assert len(states[0]["tests"]) == KEPT
 
 
 def test_bad_rows_change_nothing():
@@ -92,7 +93,7 @@ def test_bad_rows_change_nothing():
         learner.advance(x, y)
     after = learner.state_dict()
     assert learner.samples == 3000
-    np.testing.assert_array_equal(after["ahead"]["targets"], before["ahead"]["targets"])
+    np.testing.assert_array_equal(after["ahead"]["tests"], before["ahead"]["tests"])
     assert after["ahead"]["rows"] == before["ahead"]["rows"]
 
 
@@ -100,10 +101,10 @@ def test_merged_and_saved():
     """Fails if a merge forgets the errors of one part, or a state those of the stream."""
     x, y = drifting(4000)
     one, two = StreamRegressor().fit(x[:3000], y[:3000]), StreamRegressor().fit(x[3000:], y[3000:])
-    last = two.learner_.ahead.targets.copy()
+    last = two.learner_.ahead.last.copy()
     ahead = one.merge(two).learner_.ahead
     assert ahead.rows == 4000
-    np.testing.assert_array_equal(ahead.targets[-len(last) :], last)
+    np.testing.assert_array_equal(ahead.last[-len(last) :], last)
     again = StreamRegressor().load_state_dict(one.state_dict())
     one.partial_fit(x[:500], y[:500])
     again.partial_fit(x[:500], y[:500])
@@ -113,20 +114,19 @@ def test_merged_and_saved():
 
 def test_few_predictions_make_intervals_infinite():
     """Fails if the largest of a few errors is taken for the quantile."""
-    ahead = Ahead.begin(1, 1, True)
-    ahead.keep(np.zeros(18), np.arange(18.0), None)
+    ahead = Ahead.begin(1, 1, True, PARTS)
+    ahead.keep(np.zeros(18), np.arange(18.0))
     assert np.isinf(ahead.ends(Squared(), np.zeros(1), 0.9)[1])
-    ahead.keep(np.zeros(1), np.array([18.0]), None)
+    ahead.keep(np.zeros(1), np.array([18.0]))
     assert np.isfinite(ahead.ends(Squared(), np.zeros(1), 0.9)[1])
 
 
 def test_a_long_chunk_is_tested_at_its_end_only():
     """Fails if windows that would be forgotten are predicted: they double the time of a fit."""
-    ahead = Ahead.begin(1, 1, True)
+    ahead = Ahead.begin(1, 1, True, PARTS)
     windows = list(ahead.windows(1_000_000))
-    assert len(windows) <= KEPT // WINDOW + 1
-    assert all(renewed for _, _, renewed in windows)
-    assert sum(stop - start for start, stop, _ in windows) >= KEPT
+    assert windows[0][2] and sum(renewed for _, _, renewed in windows) <= 4
+    assert KEPT <= sum(stop - start for start, stop, _ in windows) <= 2 * KEPT
 
 
 @pytest.mark.parametrize("step", [1, 500])
@@ -141,4 +141,4 @@ def test_rows_of_weight_zero_may_hold_anything(step):
         learner.advance(x[here], y[here], weights[here])
     again = ExactLearner(Squared(), 2, looks_ahead=True)
     again.load_state_dict(learner.state_dict())
-    assert np.isfinite(again.ahead.predictions).all() and len(again.ahead.targets) > 0
+    assert np.isfinite(again.ahead.last).all() and len(again.ahead.last) > 0

@@ -9,7 +9,7 @@ from scipy.signal import lfilter
 
 from mixfree.linear.exact.squared import SquaredFit
 from mixfree.linear.exact_learner import ExactLearner
-from mixfree.linear.glm.kept import rows_of
+from mixfree.linear.glm.rows import rows_of
 from mixfree.linear.losses import Squared
 
 SIZES, OFFSETS = np.array([1.0, 1e3, 1e-3, 1.0]), np.array([0.0, 1e4, 0.0, -2.0])

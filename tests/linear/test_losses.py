@@ -6,6 +6,7 @@ import pytest
 from mixfree.linear.losses import (
     Huber,
     Logistic,
+    Poisson,
     Robust,
     Softmax,
     Squared,
@@ -22,6 +23,7 @@ SCALAR = [
     Robust(1.0),
     Robust(2.0),
     Robust(-np.inf),
+    Poisson(),
 ]
 
 
@@ -32,17 +34,28 @@ def test_derivatives_against_differences(loss):
     t = (
         np.sign(rng.standard_normal(500))
         if isinstance(loss, Logistic)
-        else rng.standard_normal(500)
+        else np.abs(rng.standard_normal(500)) * 2.0
     )
     h = 1e-5
     slope = (loss.value(p + h, t) - loss.value(p - h, t)) / (2 * h)
     np.testing.assert_allclose(loss.derivative(p, t), slope, atol=1e-7)
     assert (loss.value(p, t) >= 0).all()
+    if isinstance(loss, Squared):  # has no curvature: its fit needs none
+        return
+    values, slopes, curvatures = loss.at(p[:, None], t)
+    np.testing.assert_allclose(values, loss.value(p, t), rtol=1e-12)
+    np.testing.assert_allclose(slopes[:, 0], loss.derivative(p, t), rtol=1e-12, atol=1e-14)
+    bend = (loss.derivative(p + 1e-6, t) - loss.derivative(p - 1e-6, t)) / 2e-6
+    np.testing.assert_allclose(curvatures[:, 0], bend, rtol=1e-6, atol=1e-7)
 
 
 def test_softmax_derivatives_against_differences():
     rng = np.random.default_rng(1)
     loss, p, t = Softmax(4), rng.standard_normal((20, 4)), rng.integers(0, 4, 20)
+    values, slopes, shares = loss.at(p, t.astype(float))
+    np.testing.assert_allclose(values, loss.value(p, t), rtol=1e-12)
+    np.testing.assert_allclose(slopes, loss.derivative(p, t), atol=1e-14)
+    np.testing.assert_allclose(shares - np.eye(4)[t], slopes, atol=1e-14)
     for k in range(4):
         h = np.zeros(4)
         h[k] = 1e-5

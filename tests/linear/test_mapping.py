@@ -111,7 +111,7 @@ def test_bytes_hold_fewer_rows_of_more_columns():
     whole = learner.weights
     learner.grow(20)
     assert not learner._fit.complete and learner._fit.kept < 1500
-    assert learner._fit._seen + learner._fit._blocks.filled == 3000
+    assert learner._fit._sums.rows + learner._fit._blocks.filled == 3000
     assert learner.gap.upper < 0.01
     close(learner.weights[:, :5], whole[:, :5], 0.1)
 
@@ -123,7 +123,7 @@ def test_predictions_of_new_rows_survive_growth_and_maps(loss):
     grown = learnt(loss, *halves(*data), looks_ahead=True)
     assert grown.ahead.rows == 4000 and grown.ahead.weights.shape == (1, 6)
     mapped = grown.mapped(T)
-    close(mapped.ahead.predictions, grown.ahead.predictions)
+    close(mapped.ahead.last, grown.ahead.last)
     mapped.advance(data[0] @ T, data[1])
     assert mapped.ahead.rows == 8000
 

@@ -13,9 +13,7 @@ from mixfree.linear.scaling import (
     Rescaling,
     RunningScale,
     Units,
-    gradients_in,
     original,
-    points_in,
 )
 from tests.helpers import assert_same_bits
 
@@ -91,11 +89,12 @@ def test_points_are_the_same_function_and_gradients_its_gradient(intercepts):
     if not intercepts:
         old, new = (each._replace(shift=np.zeros(COLUMNS)) for each in (old, new))
     before = predictions(x, (rows - old.shift) / old.scale, outputs)
-    moved = points_in(x, outputs, old, new)
+    there, back = (Rescaling(outputs, intercepts, *pair) for pair in ((old, new), (new, old)))
+    moved = there.function(x)
     np.testing.assert_allclose(
         predictions(moved, (rows - new.shift) / new.scale, outputs), before, rtol=1e-10
     )
-    np.testing.assert_allclose(points_in(moved, outputs, new, old), x, rtol=1e-10)
+    np.testing.assert_allclose(back.function(moved), x, rtol=1e-10)
     # A gradient is slope · row, and rows change units as they are standardised.
     slope = rng.standard_normal(outputs)
     gradients = [
@@ -104,9 +103,7 @@ def test_points_are_the_same_function_and_gradients_its_gradient(intercepts):
         )
         for u in (old, new)
     ]
-    np.testing.assert_allclose(
-        gradients_in(gradients[0], outputs, old, new), gradients[1], rtol=1e-9
-    )
+    np.testing.assert_allclose(there.gradients(gradients[0]), gradients[1], rtol=1e-9)
 
 
 def test_weights_shrink_where_the_scale_grew():

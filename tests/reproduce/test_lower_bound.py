@@ -7,6 +7,7 @@ import mixfree as mf
 from mixfree.chains import MarkovChain
 from mixfree.reproduce import lower_bound as experiment
 from mixfree.reproduce.lower_bound import BIASES, METHODS, STAYS, Coins
+from mixfree.reproduce.paper.runs import horizon_for
 
 
 @pytest.mark.parametrize(("delta", "stay"), [(0.2, 10.0), (0.9, 3.0), (0.01, 40.0), (0.5, 1.0)])
@@ -38,8 +39,27 @@ def test_gradients_are_the_coins():
     assert coins.suboptimality(1.0) == 0.0 and coins.suboptimality(-1.0) == 0.6
 
 
+def test_a_row_is_that_of_its_method():
+    """Catches SGD in place of Algorithm 1, and methods that are not given the mixing time."""
+    rows = experiment.measure({"stay": 8, "samples": 2000, "seed": 1})
+    coins = Coins(BIASES[2], 8)
+    options = {
+        "algorithm-1": {"horizon": horizon_for(2000)},
+        **{key: {"mixing_time": coins.mixing_time, "alpha": 1.0} for key in ("emd", "sgd-dd")},
+    }
+    for name in METHODS:
+        given = options.get(name, {"alpha": 1.0})
+        opt = mf.methods()[name]([0.0], domain=mf.Ball(1.0), seed=1, **given)
+        coins.feed(opt, coins.stream(2000, seed=1))
+        (row,) = (r for r in rows if (r["method"], r["delta"]) == (name, coins.delta))
+        assert row["suboptimality"] == coins.suboptimality(opt.average[0])
+
+
 def made_up(exponents):
-    """Errors that are worst at another bias for each stay, with noise of the seeds."""
+    """Errors that are worst at another bias for each stay, with noise of the seeds.
+
+    All others are smaller, the more so for longer stays.
+    """
     settings = experiment.FULL
     return [
         {**cell, "delta": delta, "method": name, "suboptimality": peak * size * noise}
@@ -47,8 +67,9 @@ def made_up(exponents):
         for noise in [np.random.default_rng(cell["seed"]).lognormal(sigma=0.1)]
         for name, exponent in exponents.items()
         for size in [Coins(1 / 16, cell["stay"]).mixing_time ** exponent / cell["samples"] ** 0.5]
+        for place in [STAYS.index(cell["stay"])]
         for at, delta in enumerate(BIASES)
-        for peak in [1.0 if at == STAYS.index(cell["stay"]) else 0.1]
+        for peak in [1.0 if at == place else 0.1 ** (place + 1)]
     ]
 
 

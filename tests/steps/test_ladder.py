@@ -169,7 +169,7 @@ def test_the_scale_shrinks_after_arrival():
     """The noise is small beside the way that was gone, and r̄ forgets the way."""
     rng = np.random.default_rng(2)
     opt = mf.Ladder(np.zeros(3))
-    steps, way = 5000, 0.0
+    steps, way = 40_000, 0.0
     for t in range(1, steps + 1):
         if np.abs(opt.x - 100.0).max() > 1.0:
             way += t * 100.0

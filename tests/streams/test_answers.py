@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 
 from mixfree.streams import FitPlan, Source, StreamFit, find_files, write_predictions
-from mixfree.streams.predict.predictions import answer_rows
+from mixfree.streams.predict import answer_rows
 from tests.streams.data import table, write
 
 

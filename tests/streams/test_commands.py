@@ -18,7 +18,7 @@ from mixfree.sklearn import StreamRegressor
 from mixfree.steps import Profile
 from mixfree.streams import StreamFit
 from mixfree.streams.fit import model_file
-from mixfree.streams.predict.predictions import ENDINGS
+from mixfree.streams.predict import ENDINGS
 from mixfree.streams.report.correlation import Correlation
 from tests.streams.data import table, write
 

@@ -107,7 +107,7 @@ def raw(times, part):
     column = Time("at", time="cyclic")
     column.places = np.arange(len(column.keys))
     out = np.zeros((len(times), len(column.keys)))
-    column.write(times.astype("M8[us]"), out)
+    column.write(times.astype("M8[us]"), column.gaps(times), out)
     return out[:, [at for key, at in column.keys.items() if key.startswith(part)]]
 
 

@@ -42,17 +42,23 @@ def check_point(value: npt.ArrayLike, name: str) -> Array:
 
 def check_positive(value: Any, name: str) -> float:
     """``value`` as a positive finite float, or an error naming it."""
-    number = _real(value, name)
-    if not (number > 0 and math.isfinite(number)):
+    number = check_not_negative(value, name, "positive")
+    if number == 0.0:
         raise ValueError(f"{name} must be positive and finite, not {shown(value)}")
     return number
 
 
-def check_not_negative(value: Any, name: str) -> float:
+def check_not_negative(value: Any, name: str, allowed: str = "at least 0") -> float:
     """``value`` as a finite float of at least 0, or an error naming it."""
-    number = _real(value, name)
+    # float() accepts an array of one number, but arithmetic would keep its shape.
+    if isinstance(value, bool | str | complex) or tuple(getattr(value, "shape", ())) != ():
+        raise ValueError(f"{name} must be a real number, not {shown(value)}")
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} must be a real number, not {shown(value)}") from error
     if not 0.0 <= number < math.inf:
-        raise ValueError(f"{name} must be at least 0 and finite, not {shown(value)}")
+        raise ValueError(f"{name} must be {allowed} and finite, not {shown(value)}")
     return number
 
 
@@ -93,16 +99,6 @@ def check_one_of(value: Any, name: str, allowed: tuple[str, ...]) -> str:
         listed = ", ".join(map(repr, allowed))
         raise ValueError(f"{name} must be one of {listed}, not {shown(value)}")
     return str(value)
-
-
-def _real(value: Any, name: str) -> float:
-    # float() accepts an array of one number, but arithmetic would keep its shape.
-    if isinstance(value, bool | str | complex) or tuple(getattr(value, "shape", ())) != ():
-        raise ValueError(f"{name} must be a real number, not {shown(value)}")
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} must be a real number, not {shown(value)}") from error
 
 
 def check_values(**arrays: Array) -> None:

@@ -50,8 +50,7 @@ def line_style(index: int) -> dict[str, Any]:
     >>> line_style(1)["color"]
     '#D55E00'
     """
-    color, dashes, _ = _STYLES[index % len(_STYLES)]
-    return {"color": color, "linestyle": dashes}
+    return {"color": PALETTE[index % len(PALETTE)], "linestyle": DASHES[index % len(DASHES)]}
 
 
 def styles_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -190,30 +189,24 @@ def _spread(wished: Sequence[float], gap: float) -> list[float]:
     return [float(place) for place in places[np.argsort(order)]]
 
 
-def save_paths(path: str | PathLike[str]) -> list[Path]:
-    """The paths that :func:`save` writes; ValueError for an extension other than .png and .svg.
-
-    Examples
-    --------
-    >>> [path.name for path in save_paths("decay.png")]
-    ['decay.png', 'decay.svg']
-    """
+def _paths(path: str | PathLike[str]) -> list[Path]:
+    """The paths that :func:`save` writes; makes their folder."""
     path = Path(path)
     if path.suffix not in ("", *FORMATS):
         raise ValueError(
             f"path = {str(path)!r} has the extension {path.suffix!r}; figures are saved as .png "
             "and .svg"
         )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"cannot write in the folder {path.parent}: {error.strerror}") from error
     return [path.with_suffix(ending) for ending in FORMATS]
 
 
 def check_figures(path: str | PathLike[str], name: str, force: bool = False) -> None:
     """Make the folder of figures; ValueError or OSError if :func:`save` must not write there."""
-    for each in save_paths(path):
-        try:
-            each.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OSError(f"cannot write in the folder {each.parent}: {error.strerror}") from error
+    for each in _paths(path):
         check_place(each, name, MARK.encode(), force=force)
 
 
@@ -232,8 +225,7 @@ def save(figure: Figure, path: str | PathLike[str]) -> list[Path]:
     >>> [written.name for written in save(figure, tempfile.mkdtemp() + "/decay")]
     ['decay.png', 'decay.svg']
     """
-    written = save_paths(path)
-    written[0].parent.mkdir(parents=True, exist_ok=True)
+    written = _paths(path)
     # Random SVG ids and dates would make the bytes of equal figures differ.
     with require("matplotlib").rc_context({"svg.hashsalt": "mixfree", "svg.fonttype": "none"}):
         with replacing(written[0]) as file:

@@ -1,8 +1,6 @@
 """Text from the data, printed literally with control characters escaped."""
 
-from typing import Any
-
-from mixfree.base.extras import require
+import sys
 
 
 def literal(text: str) -> str:
@@ -20,6 +18,19 @@ def literal(text: str) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
-def console() -> Any:
-    """A Rich console that does not interpret markup in cells."""
-    return require("rich.console").Console(markup=False, emoji=False, highlight=False)
+def say(*lines: str) -> None:
+    r"""Print each line on standard output, with line breaks escaped.
+
+    Examples
+    --------
+    >>> say("[/x] is a name", "so is a\nb")
+    [/x] is a name
+    so is a\nb
+    """
+    for line in lines:
+        print(literal(line))
+
+
+def complain(line: str) -> None:
+    """Print a line on standard error."""
+    print(literal(line), file=sys.stderr)

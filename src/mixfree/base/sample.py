@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field
-from heapq import heapify, heapreplace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,8 +12,6 @@ from mixfree.base.checks import check_whole
 from mixfree.base.draws import KEPT, Key, key, word, words
 from mixfree.base.state import State, UnitChange
 
-MAX_KEY = 2**64 - 1
-SLOT_BITS = 2**32 - 1
 LATE_SHARE = 8  # a successor keeps up to size/LATE_SHARE samples beside the columns
 Replace = Callable[[Array, Array], Array]
 
@@ -52,7 +49,7 @@ class UniformSample(State):
     numbers: Array = field(default_factory=lambda: np.zeros(0, np.int64))  # places, from 1
     columns: list[Array] = field(default_factory=list)  # one entry per slot in each
     tuples: bool = False  # whether a sample is a tuple, with one column per entry
-    _heap: list[int] = field(default_factory=list, repr=False)  # slots by key, the largest first
+    _largest: int = field(default=-1, repr=False)  # the slot of the largest key, -1 if unknown
     # Samples of a successor that are not in the columns yet, which are its predecessor's.
     _late: list[tuple[Array, list[Array]]] | None = field(default=None, repr=False)
     _key: Key = field(init=False, repr=False)
@@ -96,45 +93,33 @@ class UniformSample(State):
 
     def offer(self, columns: Sequence[Array], replace: Replace | None = None) -> None:
         """Offer the next samples; each column has one entry per sample."""
-        self.store(columns, *self.place(len(columns[0]), replace))
+        self.store(columns, *self.place(len(columns[0]), replace or replaced))
 
-    def place(self, count: int, replace: Replace | None = None) -> tuple[Array, Array]:
+    def place(self, count: int, replace: Replace) -> tuple[Array, Array]:
         """Draw the keys of the next samples; return the positions of those kept and their slots.
 
-        Half of a key decides for nearly all samples. ``replace`` is a twin of :meth:`_replaced`,
-        a function of the kept keys and the new ones, such as :func:`replaced_at_once`.
+        Half of a key decides for nearly all samples. ``replace`` is :func:`replaced`, a twin of it,
+        or :func:`replaced_at_once`.
         """
-        # A predecessor or a mark may have the same arrays.
-        self.keys, self.numbers = self.keys.copy(), self.numbers.copy()
-        self._heap = self._heap.copy() if replace is None else []
-        own, first = self._key, self.seen
-        free = min(self.size - self.filled, count)
-        numbers = np.arange(first, first + count, dtype=np.uint64)
+        self.keys, self.numbers = self.keys.copy(), self.numbers.copy()  # copies may share them
+        first, free = self.seen, min(self.size - self.filled, count)
+        counters = np.arange(first, first + count, dtype=np.uint64)
         places, slots = np.arange(free), np.arange(self.filled, self.filled + free)
-        if free:
-            self._enter(bits(own, numbers[:free]), places, slots)
-        self.seen += free
-        if free == count:
-            return places, slots
-        largest = self.keys[: self.size].max()
-        low = np.flatnonzero(words(own, numbers[free:]) <= np.uint32(largest >> np.uint64(32)))
-        keys = bits(own, numbers[free:][low])
-        taken = self._replaced(keys) if replace is None else replace(self.keys[: self.size], keys)
-        kept = taken >= 0
-        if kept.any():
-            self._enter(keys[kept], low[kept], taken[kept])
-        self.seen = first + count
-        return np.append(places, free + low[kept]), np.append(slots, taken[kept])
-
-    def _replaced(self, keys: Array) -> Array:
-        """For each new key in turn, the slot of the largest kept key if that is larger, else −1."""
-        heap, slots = self._by_key(), np.full(keys.size, -1)
-        for i, rank in enumerate((~keys).tolist()):
-            top = heap[0]
-            if rank > top >> 32:
-                slots[i] = top & SLOT_BITS
-                heapreplace(heap, rank << 32 | top & SLOT_BITS)
-        return slots
+        drawn = _keys(self._key, counters[:free])
+        if free < count:
+            kept = np.append(self.keys[: self.filled], drawn)
+            high = words(self._key, counters[free:])
+            low = free + np.flatnonzero(high <= np.uint32(kept.max() >> np.uint64(32)))
+            new = _keys(self._key, counters[low])
+            taken = replace(kept, new)
+            stays = taken >= 0
+            places, slots = np.append(places, low[stays]), np.append(slots, taken[stays])
+            drawn = np.append(drawn, new[stays])
+        self._make_room(min(first + free, self.size))
+        # Where a slot comes twice, the last stays.
+        self.keys[slots], self.numbers[slots] = drawn, first + 1 + places
+        self.seen, self._largest = first + count, -1
+        return places, slots
 
     def store(self, columns: Sequence[Array], places: Array, slots: Array) -> None:
         """Keep the samples at ``places`` of the columns in the slots that :meth:`place` gave."""
@@ -160,10 +145,9 @@ class UniformSample(State):
             return False
         several = type(sample) is tuple
         entries = [_entry(each) for each in (sample if several else (sample,))]
-        kinds = [(entry.dtype, entry.shape[1:]) for entry in entries]
         if not self.columns:
             self.columns, self.tuples = [entry[:0] for entry in entries], several
-        elif (self.tuples, self._kinds()) != (several, kinds):
+        elif (self.tuples, _kinds(self.columns)) != (several, _kinds(entries)):
             self._as_objects()
             entries = [_object(sample)]
         self._lengthen_columns()
@@ -176,18 +160,20 @@ class UniformSample(State):
         slot, self.seen = self.seen, self.seen + 1
         drawn = word(self._key, slot) << 32 | word(self._key, slot, 1)
         if slot >= self.size:
-            top = self._by_key()[0]
-            if MAX_KEY - drawn <= top >> 32:
+            if self._largest < 0:
+                self._largest = int(self.keys[: self.size].argmax())
+            slot = self._largest
+            if drawn >= int(self.keys[slot]):
                 return None
-            slot = top & SLOT_BITS
-            heapreplace(self._heap, (MAX_KEY - drawn) << 32 | slot)
+            self._largest = -1
         self._make_room(slot + 1)
         self.keys[slot], self.numbers[slot] = drawn, self.seen
         return slot
 
     def sample(self, slot: int) -> Any:
         """The sample in a slot."""
-        entries = tuple(_copied(column[slot]) for column in self.columns)
+        found = (column[slot] for column in self.columns)
+        entries = tuple(each.copy() if isinstance(each, np.ndarray) else each for each in found)
         return entries if self.tuples else entries[0]
 
     def merge(self, other: Self) -> None:
@@ -205,13 +191,13 @@ class UniformSample(State):
             )
         if self.size != other.size:
             raise ValueError(f"samples to merge must be of one size, not {self.size}, {other.size}")
-        joined = np.concatenate([self.keys[: self.filled], other.keys[: other.filled]])
-        numbers = [self.numbers[: self.filled], other.numbers[: other.filled] + self.seen]
+        keys = np.append(self.keys[: self.filled], other.keys[: other.filled])
+        numbers = np.append(self.numbers[: self.filled], other.numbers[: other.filled] + self.seen)
         columns = [
             np.concatenate([each.column(place) for each in (self, other) if each.filled])
             for place in range(len(self.columns or other.columns))
         ]
-        self._take(joined, np.concatenate(numbers), columns)
+        self._take(keys, numbers, columns)
         self.tuples = self.tuples or other.tuples
         self.seen += other.seen
 
@@ -227,7 +213,7 @@ class UniformSample(State):
         best = np.argsort(keys, kind="stable")[: self.size]
         self.keys, self.numbers = keys[best], numbers[best]
         self.columns = [column[best] for column in columns]
-        self._heap, self._late = [], None
+        self._largest, self._late = -1, None
 
     def plain(self) -> dict[str, Any]:
         """The kept samples with their keys and positions, as arrays."""
@@ -242,40 +228,20 @@ class UniformSample(State):
     def check(self, what: str) -> None:
         """The number of samples kept is the number seen, up to the size."""
         kept = [self.keys, self.numbers, *self.columns]
-        if not all(isinstance(each, np.ndarray) for each in kept) or bool(self.columns) != (
-            self.filled > 0
-        ):
-            raise ValueError(f"state of the {what} does not fit: it has no samples")
-        if self.seen < 0 or any(getattr(c, "shape", ())[:1] != (self.filled,) for c in kept):
+        if self.seen < 0 or any(np.shape(each)[:1] != (self.filled,) for each in kept):
             raise ValueError(
                 f"state of the {what} does not fit: it must keep {self.filled} samples"
             )
+        if bool(self.columns) != (self.filled > 0):
+            raise ValueError(f"state of the {what} does not fit: it has no samples")
         if any(c.dtype.kind == "f" and not np.isfinite(c).all() for c in self.columns):
             raise ValueError(f"state of the {what} does not fit: a sample is not finite")
 
     def restored(self, plain: Any, what: str) -> Self:
         """Return the sample from which ``plain`` was made."""
         found = State.restored(self, plain, what)  # slots=True makes a new class: no super()
-        found._heap, found._late = [], None
+        found._largest, found._late = -1, None
         return found
-
-    def mark(self) -> tuple[Any, ...]:
-        """The present state, for :meth:`go_back` before samples are stored."""
-        return self.seen, self.keys, self.numbers, self._heap
-
-    def go_back(self, mark: tuple[Any, ...]) -> None:
-        """Return to the state at a mark."""
-        self.seen, self.keys, self.numbers, self._heap = mark
-
-    def __deepcopy__(self, memo: Any) -> Self:
-        twin = copy(self)
-        twin.columns = [self.column(place).copy() for place in range(len(self.columns))]
-        twin.keys, twin.numbers = (
-            self.keys[: self.filled].copy(),
-            self.numbers[: self.filled].copy(),
-        )
-        twin._heap, twin._late = self._heap.copy(), None
-        return twin
 
     def successor(self) -> Self:
         """A copy that shares all arrays and changes none; only one of the two may be continued.
@@ -304,18 +270,6 @@ class UniformSample(State):
         for mine, new in zip(old, change.samples(old) if old else (), strict=True):
             mine[:] = new
 
-    def _enter(self, keys: Array, places: Array, slots: Array) -> None:
-        """Record the keys and positions of the kept samples in their slots."""
-        self._make_room(int(slots.max()) + 1)
-        self.keys[slots], self.numbers[slots] = keys, self.seen + 1 + places
-
-    def _by_key(self) -> list[int]:
-        if len(self._heap) != self.filled:
-            kept = enumerate(self.keys[: self.filled].tolist())
-            self._heap = [(MAX_KEY - drawn) << 32 | slot for slot, drawn in kept]
-            heapify(self._heap)
-        return self._heap
-
     def _make_room(self, filled: int) -> None:
         if filled > len(self.keys):
             room = min(max(filled, 2 * len(self.keys), 64), self.size)
@@ -325,9 +279,6 @@ class UniformSample(State):
         if len(self.keys) > len(self.columns[0]):
             self.columns = [_longer(column, len(self.keys)) for column in self.columns]
             self._late = None
-
-    def _kinds(self) -> list[tuple[Any, tuple[int, ...]]]:
-        return [(column.dtype, column.shape[1:]) for column in self.columns]
 
     def _as_objects(self) -> None:
         """Convert to one column of objects, for samples of several types."""
@@ -339,9 +290,15 @@ class UniformSample(State):
         self.columns, self.tuples = [whole], False
 
 
-def bits(key: Key, numbers: Array) -> Array:
-    """64 random bits for each number."""
-    return words(key, numbers).astype(np.uint64) << np.uint64(32) | words(key, numbers, 1)
+def replaced(kept: Array, new: Array) -> Array:
+    """For each new key in turn, the slot of the largest kept key if that is larger, else −1."""
+    kept, slots = kept.copy(), np.full(new.size, -1)
+    top = int(kept.argmax())
+    for i, drawn in enumerate(new):
+        if drawn < kept[top]:
+            slots[i], kept[top] = top, drawn
+            top = int(kept.argmax())
+    return slots
 
 
 def replaced_at_once(kept: Array, new: Array) -> Array:
@@ -361,10 +318,18 @@ def replaced_at_once(kept: Array, new: Array) -> Array:
     return slots
 
 
+def _keys(key: Key, counters: Array) -> Array:
+    return words(key, counters).astype(np.uint64) << np.uint64(32) | words(key, counters, 1)
+
+
 def _longer(array: Array, room: int) -> Array:
     found = np.zeros((room, *array.shape[1:]), array.dtype)
     found[: len(array)] = array
     return found
+
+
+def _kinds(columns: list[Array]) -> list[Any]:
+    return [(column.dtype, column.shape[1:]) for column in columns]
 
 
 def _entry(value: Any) -> Array:
@@ -377,7 +342,3 @@ def _object(value: Any) -> Array:
     found = np.empty(1, object)
     found[0] = deepcopy(value)
     return found
-
-
-def _copied(value: Any) -> Any:
-    return value.copy() if isinstance(value, np.ndarray) else value

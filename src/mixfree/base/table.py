@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mixfree.base.extras import require
-from mixfree.base.literal import console, literal
+from mixfree.base.literal import literal
 
 
 @dataclass(frozen=True)
@@ -38,4 +38,4 @@ class Table:
             table.add_column(name, justify="right" if index else "left")
         for line in self.lines:
             table.add_row(*(literal(str(cell)) for cell in line))
-        console().print(table)
+        require("rich.console").Console(markup=False, emoji=False, highlight=False).print(table)

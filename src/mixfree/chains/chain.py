@@ -17,8 +17,13 @@ from mixfree.chains.bounds import MixingBounds, small_bounds
 from mixfree.chains.large import large_bounds
 from mixfree.chains.simulate import Walk, prepare_walk, simulate
 from mixfree.chains.stationary import BALANCE, RESIDUAL, by_detailed_balance, by_krylov, gth
-from mixfree.chains.structure import communicating_classes, cyclic_classes, name_classes
-from mixfree.chains.validate import check_states, check_transition_matrix
+from mixfree.chains.structure import (
+    check_states,
+    check_transition_matrix,
+    communicating_classes,
+    cyclic_classes,
+    name_classes,
+)
 
 MAX_DENSE_STATES = 4096  # most states for a matrix of all pairs, which takes 130 MB
 MIN_EPS = 1e-12  # smallest distance that the rounding of P^t, about 1e-15, leaves exact

@@ -10,18 +10,17 @@ import typer
 from typer.core import TyperCommand
 
 import mixfree
+from mixfree.base.literal import complain, say
 from mixfree.cli.chain import chain
 from mixfree.cli.demo import demo
 from mixfree.cli.diagnose import diagnose
 from mixfree.cli.fit import fit
 from mixfree.cli.flags import in_flags
 from mixfree.cli.inspect import inspect
-from mixfree.cli.methods import methods
+from mixfree.cli.methods import known_settings, methods
 from mixfree.cli.predict import predict
 from mixfree.cli.report import report
 from mixfree.cli.reproduce import reproduce
-from mixfree.cli.screen import complain, say
-from mixfree.cli.settings import known_settings
 from mixfree.cli.td import td
 
 COMMANDS = (chain, demo, diagnose, fit, inspect, methods, predict, report, reproduce, td)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from mixfree.base.literal import say
 from mixfree.cli.options import Force, Json, print_json
-from mixfree.cli.screen import say
 
 if TYPE_CHECKING:
     from mixfree.chains import MarkovChain

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from typer import Option
 
+from mixfree.base.literal import say
 from mixfree.cli.options import Force
-from mixfree.cli.screen import say
 
 
 def demo(

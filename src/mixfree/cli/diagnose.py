@@ -6,6 +6,7 @@ from typing import Annotated
 
 from typer import Option
 
+from mixfree.base.literal import say
 from mixfree.cli.flags import in_flags
 from mixfree.cli.options import (
     Data,
@@ -20,7 +21,6 @@ from mixfree.cli.options import (
     names,
     print_json,
 )
-from mixfree.cli.screen import say
 
 
 def diagnose(

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Exit, Option
 
+from mixfree.base.literal import complain, say
 from mixfree.cli.flags import in_flags
+from mixfree.cli.methods import settings, value_of
 from mixfree.cli.options import (
     Data,
     Exclude,
@@ -25,8 +27,6 @@ from mixfree.cli.options import (
     names,
     print_json,
 )
-from mixfree.cli.screen import complain, say
-from mixfree.cli.settings import settings, value_of
 
 if TYPE_CHECKING:
     from mixfree.base.progress import Show
@@ -255,7 +255,7 @@ def report_lines(facts: "Facts") -> Iterator[str]:
 def in_words(facts: dict[str, Any]) -> dict[str, Any]:
     """Return the facts about a fit with arguments in its sentences written as flags."""
     words = {name: [in_flags(each, fit) for each in facts[name]] for name in ("notes", "warnings")}
-    return facts | words
+    return facts | words | {"drift": facts["drift"] and in_flags(facts["drift"], fit)}
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
+from mixfree.base.literal import say
 from mixfree.cli.options import Force, Json, Model, print_json
-from mixfree.cli.screen import say
 
 if TYPE_CHECKING:
     from mixfree.streams import StreamFit
@@ -44,14 +44,14 @@ def inspect(
     from mixfree.cli.fit import in_words, report_lines
     from mixfree.streams import StreamFit
     from mixfree.streams.report.facts import Facts
-    from mixfree.streams.report.weights import HEADER, write_weights
+    from mixfree.streams.report.text import HEADER, write_weights
 
     check_whole(top, "top")
     fit = StreamFit.load(model)
+    facts = Facts(fit)
     if weights is not None:
         check_place(weights, "weights", HEADER, [model], force)
-        count = write_weights(fit, weights)
-    facts = Facts(fit)
+        count = write_weights(facts, weights)
     if as_json:
         print_json("inspect", {"model": str(model), **in_words(facts.plain(whole=True))})
         return
@@ -77,7 +77,7 @@ def _weights(facts: "Facts", top: int) -> Iterator[str]:
     """Tabulate the largest weights and the intercept per output."""
     import numpy as np
 
-    from mixfree.streams.report.weights import summary_of_fit
+    from mixfree.streams.report.text import summary_of_fit
 
     weights, features = facts.fit.model.learner.weights, len(facts.fit.model.features)
     outputs, columns = weights.shape

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from typer import Exit, Option
 
+from mixfree.base.literal import complain, say
 from mixfree.cli.options import Data, Force, Format, Model, NoHeader, names
-from mixfree.cli.screen import complain, say
 
 __all__ = ["predict"]
 
@@ -67,7 +67,7 @@ def predict(
     from mixfree.base.files import check_place
     from mixfree.streams import Source, StreamFit, find_files, write_predictions
     from mixfree.streams.columns.encoder import POLICIES
-    from mixfree.streams.predict.predictions import answer_rows, answers, beside, mark_of
+    from mixfree.streams.predict import answer_rows, answers, beside, mark_of
     from mixfree.streams.read.files import STDIN
 
     files = find_files(data, format, header=not no_header)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from mixfree.base.extras import require
+from mixfree.base.literal import say
 from mixfree.cli.options import Exclude, Force, Format, Quiet, names
-from mixfree.cli.screen import say
 
 if TYPE_CHECKING:
     from mixfree.streams import StreamFit

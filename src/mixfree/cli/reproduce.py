@@ -5,8 +5,8 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
+from mixfree.base.literal import complain, say
 from mixfree.cli.options import names
-from mixfree.cli.screen import complain, say
 from mixfree.reproduce import EXPERIMENTS, experiment
 
 

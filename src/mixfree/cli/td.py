@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from mixfree.base.literal import say
 from mixfree.cli.options import Json, print_json
-from mixfree.cli.screen import say
 
 if TYPE_CHECKING:
     from mixfree.td import Evaluation, RewardProcess

@@ -168,7 +168,7 @@ def _reference(
 def _compiled(run: Optimizer, grad: Any, stream: Array, each: Each) -> History:
     from numba.core.errors import NumbaError
 
-    from mixfree.kernels.oracle import WRONG_SIZE, oracle
+    from mixfree.kernels.engine import WRONG_SIZE, oracle
 
     try:  # Numba itself names neither grad nor its arguments in all versions.
         inspect.signature(grad.py_func).bind(run.x, stream[:1])

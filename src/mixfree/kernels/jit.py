@@ -1,19 +1,19 @@
 """Compilation of the kernels: only the code that a run uses, once, cached on disk."""
 
 import contextlib
+import hashlib
 import sys
-import threading
+import uuid
+import warnings
 from collections.abc import Callable, Iterator
-from functools import singledispatch
+from functools import cache, singledispatch
+from pathlib import Path
 from typing import Any
 
 import numba
 from numba.core import event
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.extending import overload, register_jitable
-
-from mixfree.kernels.cache import keep_on_disk
 
 # Sums may be reordered to use vector registers and multiply-adds may be fused; everything else
 # is IEEE arithmetic, so that NaN and infinity stay visible.
@@ -25,33 +25,25 @@ _OPTIONS: dict[str, Any] = {
 # Kernels allocate nothing, and their callers keep the arrays alive, so that no references need be
 # counted: that would cost more time than the arithmetic, and as much again to compile.
 _BORROWING = {**_OPTIONS, "_nrt": False, "no_cfunc_wrapper": True}
-PATIENCE = 1.0  # seconds of compiling before a message is printed
-
-
-class _PartLibrary(JITCodeLibrary):
-    """The code of a function that is only called from kernels, which are optimised as a whole."""
-
-    def _optimize_final_module(self) -> None:
-        pass
-
-
-class _PartCompiler(Compiler):
-    """Numba's pipeline with such a library, so that code seven calls deep is optimised once."""
-
-    def define_pipelines(self) -> Any:
-        """Numba's standard pipeline."""
-        state = self.state
-        state.library = _PartLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
-        return super().define_pipelines()
-
-
-_PART = {**_BORROWING, "pipeline_class": _PartCompiler}
+_SOURCES = (
+    "kernels/*.py",
+    "steps/*.py",
+    "gradients/mlmc.py",
+    "base/arithmetic.py",
+    "reproduce/*/*_kernel.py",
+)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile on first use for each type of arguments, and cache the result on disk."""
     dispatcher = numba.njit(**_BORROWING)(function)
-    keep_on_disk(dispatcher)
+    try:
+        dispatcher._cache = found = FunctionCache(function)
+        stem = found._cache_file._index_name.removesuffix(".nbi")
+        found._cache_file = CacheFiles(found._cache_path, stem, fingerprint())
+    except RuntimeError:
+        text = "no folder for compiled code is writable; set NUMBA_CACHE_DIR to one that is"
+        warnings.warn(text, RuntimeWarning, stacklevel=1)  # this line: said once per process
     _KERNELS.add(dispatcher)
     return dispatcher
 
@@ -65,15 +57,15 @@ def uncached(function: Callable[..., Any]) -> Any:
 
 def inline(function: Callable[..., Any]) -> Any:
     """Compile inline, since a call would copy the whole plan and run."""
-    return register_jitable(forceinline=True, **_PART)(function)
+    return register_jitable(forceinline=True, **_BORROWING)(function)
 
 
-def apart(function: Callable[..., Any]) -> Any:
+def out_of_line(function: Callable[..., Any]) -> Any:
     """Compile as a function of its own, for code that rarely runs."""
-    return register_jitable(**_PART)(function)
+    return register_jitable(**_BORROWING)(function)
 
 
-def chosen(function: Callable[..., Any]) -> Any:
+def by_type(function: Callable[..., Any]) -> Any:
     """An inline function with one implementation per type of its first argument, a named tuple.
 
     As with :func:`functools.singledispatch`, ``function`` is the default. The implementation is
@@ -81,19 +73,53 @@ def chosen(function: Callable[..., Any]) -> Any:
     """
     choice = singledispatch(function)
 
-    @overload(choice, jit_options={**_PART, "forceinline": True}, strict=False)
+    @overload(choice, jit_options={**_BORROWING, "forceinline": True}, strict=False)
     def choose(part: Any, *others: Any) -> Any:
         return choice.dispatch(part.instance_class)
 
     return choice
 
 
+class CacheFiles(IndexDataCacheFile):
+    """Numba's cache files of a function, valid for the present text of every source.
+
+    Numba numbers its files from 1, so that two processes that compile at the same time can
+    overwrite each other's results; here file names are unique.
+    """
+
+    def _load_index(self) -> Any:
+        try:
+            return super()._load_index()
+        except Exception:  # damaged, or of another version, whose types are gone
+            return {}
+
+    def _data_name(self, number: int) -> str:
+        return f"{self._index_name.removesuffix('.nbi')}.{uuid.uuid4().hex[:16]}.nbc"
+
+
+@cache
+def fingerprint() -> str:
+    """Hash of the text of every source."""
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources())).hexdigest()
+
+
+def sources() -> list[Path]:
+    """Every file on which the machine code depends: the kernels, and the modules of constants.
+
+    Examples
+    --------
+    >>> {"engine.py", "ladder_rule.py"} <= {source.name for source in sources()}
+    True
+    """
+    package = Path(__file__).parent.parent
+    return sorted(source for pattern in _SOURCES for source in package.glob(pattern))
+
+
 @contextlib.contextmanager
 def on_compile(tell: Callable[[str], None]) -> Iterator[None]:
     """Call ``tell`` with a message whenever a kernel is compiled rather than loaded from disk.
 
-    Outside of this context, a line is written to stderr, if that is a terminal, once compiling
-    has taken a second.
+    Outside of this context, the message is written to stderr, if that is a terminal.
 
     Examples
     --------
@@ -110,29 +136,24 @@ def on_compile(tell: Callable[[str], None]) -> Iterator[None]:
         _COMPILING.tell = before
 
 
+def _tell_terminal(text: str) -> None:
+    if sys.stderr.isatty():
+        print(text, file=sys.stderr)
+
+
 class _Compiling(event.Listener):
     """Listens to Numba's events and reports the compilation of kernels."""
 
-    tell: Callable[[str], None] | None = None
-    _timer: threading.Timer | None = None
+    tell: Callable[[str], None] = staticmethod(_tell_terminal)
 
     def on_start(self, event: Any) -> None:
-        """Report it, or start the timer."""
-        if event.data["dispatcher"] not in _KERNELS:
-            return
-        name = event.data["dispatcher"].__name__
-        text = f"compiling the kernel {name!r}, once for this method"
-        if self.tell is not None:
-            self.tell(text)
-        elif sys.stderr.isatty():
-            self._timer = threading.Timer(PATIENCE, print, [text], {"file": sys.stderr})
-            self._timer.daemon = True
-            self._timer.start()
+        """Report the kernel."""
+        if event.data["dispatcher"] in _KERNELS:
+            name = event.data["dispatcher"].__name__
+            self.tell(f"compiling the kernel {name!r}, once for this method")
 
     def on_end(self, event: Any) -> None:
-        """Cancel the timer."""
-        if event.data["dispatcher"] in _KERNELS and self._timer is not None:
-            self._timer.cancel()
+        """Nothing: required by Numba."""
 
 
 _KERNELS: set[Any] = set()

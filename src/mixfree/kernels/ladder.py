@@ -11,17 +11,18 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array, farthest_of
 from mixfree.base.state import UnitChange
-from mixfree.kernels.domains import project
-from mixfree.kernels.jit import apart, inline
+from mixfree.kernels.jit import inline, out_of_line
+from mixfree.kernels.parts import project
 from mixfree.kernels.run import STEPS, Run
 from mixfree.kernels.vectors import clear, copy
 from mixfree.steps.ladder import Ladder, LadderState
-from mixfree.steps.ladder_rule import FIRST_EPOCH, KEPT, LEVELS, MOVED, WIDTH, signs
+from mixfree.steps.ladder_rule import FIRST_EPOCH, GROWTH, KEPT, LEVELS, MOVED, WIDTH, signs
 
 VECTORS = ("squares", "weighted_sum", "origin", "mean", "before")
-SQUARES, WEIGHTED_SUM, ORIGIN, MEAN, BEFORE, U, SIGNS = range(7)  # rows of the table
+SQUARES, WEIGHTED_SUM, ORIGIN, MEAN, BEFORE, SIGNS = range(6)  # rows of the table
 SCALARS = ("rbar", "lam", "numerator", "margin", "kappa", "total")
-RBAR, LAM, NUMERATOR, MARGIN, KAPPA, TOTAL, SIZE, TOTALS = range(8)  # numbers; V_j from TOTALS on
+# Positions of the numbers; V_j is at TOTALS + j.
+RBAR, LAM, NUMERATOR, MARGIN, KAPPA, TOTAL, SIZE, SHRINK, TOTALS = range(9)
 CARRY, NEWEST, HALVES = range(3)  # rows of the sketch; the halves of level j from HALVES on
 
 
@@ -48,7 +49,8 @@ def signs_of(step: Any, size: int) -> Array:
 
 def numbers_of(state: LadderState) -> tuple[Array, Array]:
     """The numbers of the state, and the sketch."""
-    numbers = [*(getattr(state, name) for name in SCALARS), 0.0, *state.totals]
+    scalars = (getattr(state, name) for name in SCALARS)
+    numbers = [*scalars, 0.0, 1.0 / math.sqrt(state.kappa), *state.totals]
     sketch = np.vstack([state.carry, np.zeros_like(state.carry), state.halves])
     return np.array(numbers), sketch
 
@@ -66,10 +68,12 @@ def arrays_of(step: Any, state: Any) -> tuple[Array, Array, Array]:
     if not isinstance(state, LadderState):
         return np.zeros((0, 0)), np.zeros(0), np.zeros((0, 0))
     size = state.squares.size
-    rows = [getattr(state, name) for name in VECTORS] + [np.zeros(size)]
-    if size > WIDTH:
-        rows.append(signs_of(step, size))
-    return np.array(rows), *numbers_of(state)
+    table = np.zeros((len(VECTORS) + 1, size))
+    for row, name in enumerate(VECTORS):
+        table[row] = getattr(state, name)
+    parts = -(-size // WIDTH)
+    table[SIGNS, :parts] = signs(step.seed, parts)
+    return table, *numbers_of(state)
 
 
 def return_arrays(state: LadderState, run: Run) -> None:
@@ -95,18 +99,24 @@ def ends_epoch(step):
 
 @inline
 def update_scale(numbers, moved):
-    """Twin of :func:`mixfree.steps.ladder_rule.update_scale`; whether the run has arrived."""
-    rbar, reach, arrived = numbers[RBAR], MOVED * moved, False
-    if numbers[SIZE] > 0.0:
-        rbar = max(rbar, numbers[MARGIN] * numbers[NUMERATOR] / numbers[SIZE])
-    if 0.0 < reach < rbar:
-        arrived, rbar = True, max(reach, KEPT * rbar)
+    """Twin of :func:`mixfree.steps.ladder_rule.update_scale`; whether the run has arrived.
+
+    Branches that are rarely taken, so that a step need not wait for the sums of its search.
+    """
+    longer = numbers[MARGIN] * numbers[NUMERATOR] > numbers[RBAR] * numbers[SIZE] > 0.0
+    if longer:
+        bound = numbers[MARGIN] * numbers[NUMERATOR] / numbers[SIZE]
+        numbers[RBAR] = min(bound, GROWTH * numbers[RBAR])
+    arrived = 0.0 < MOVED * moved < numbers[RBAR]
+    if arrived:
+        numbers[RBAR] = max(MOVED * moved, KEPT * numbers[RBAR])
         numbers[NUMERATOR], numbers[MARGIN] = 0.0, 1.0
-    numbers[RBAR], numbers[LAM] = rbar, max(numbers[LAM], rbar)
+    if longer:
+        numbers[LAM] = max(numbers[LAM], numbers[RBAR])
     return arrived
 
 
-@apart
+@out_of_line
 def climb(numbers, sketch, blocks):
     """Twin of :func:`mixfree.steps.ladder_rule.climb`, which also updates κ."""
     carry, level = sketch[CARRY], 0
@@ -124,43 +134,62 @@ def climb(numbers, sketch, blocks):
     kappa = 1.0
     for j in range(TOTALS, numbers.size):
         kappa += max(0.0, numbers[j] / numbers[TOTAL] - 1.0) if numbers[TOTAL] > 0.0 else 0.0
-    numbers[KAPPA] = kappa
+    numbers[KAPPA], numbers[SHRINK] = kappa, 1.0 / math.sqrt(kappa)
 
 
-@apart
+@out_of_line
 def step_of_ladder(plan, domain, run, row, factor, weight):
     """One step along the gradient factor · row, with weight · x added to the output's sum."""
-    table, numbers, x, sums, step = run.table, run.rates, run.x, run.sums[0], run.counts[STEPS]
-    search(plan, table, numbers, x, row, float(factor), step)
-    squares, u, lam = table[SQUARES], table[U], numbers[LAM]
-    size = plan.length * numbers[RBAR] / math.sqrt(numbers[KAPPA])
-    for k in range(x.size):
-        weighted = lam * (factor * row[k])
-        square = squares[k] + weighted * weighted
-        squares[k] = square
-        u[k] = weighted / math.sqrt(square if square > 0.0 else 1.0)
-    for k in range(x.size):
-        sums[k] += weight * x[k]
-        x[k] -= x.dtype.type(size * u[k])
-    add_to_sketch(table, numbers, run.sketch, lam * math.sqrt(step))
+    table, numbers, sketch, step = run.table, run.rates, run.sketch, run.counts[STEPS]
+    search(plan, table, numbers, run.x, row, float(factor), step)
+    move(run, row, factor, weight, plan.length * numbers[RBAR] * numbers[SHRINK])
+    add_to_sketch(numbers, sketch, numbers[LAM] * math.sqrt(step))
     if step % plan.block == 0:
-        climb(numbers, run.sketch, step // plan.block)
+        climb(numbers, sketch, step // plan.block)
     project(domain, run, np.inf)
 
 
-@apart
+@inline
+def move(run, row, factor, weight, size):
+    """Move every coordinate, and add it to the newest entries of the sketch."""
+    squares, signs, newest = run.table[SQUARES], run.table[SIGNS], run.sketch[NEWEST]
+    x, sums, lam = run.x, run.sums[0], run.rates[LAM]
+    for part in range(0, x.size, WIDTH):
+        sign = signs[part // WIDTH]
+        for b in range(min(WIDTH, x.size - part)):
+            k = np.uint64(part + b)
+            weighted = lam * (factor * row[k])
+            square = squares[k] + weighted * weighted
+            u = weighted / math.sqrt(square if square > 0.0 else 1.0)
+            squares[k] = square
+            newest[b] += sign * u
+            sums[k] += weight * x[k]
+            x[k] -= x.dtype.type(size * u)
+
+
+@inline
+def add_to_sketch(numbers, sketch, weight):
+    """Add weight times the newest entries, which are cleared, and their squares to V_0."""
+    newest, carry, square = sketch[NEWEST], sketch[CARRY], 0.0
+    for b in range(carry.size):
+        square += newest[b] * newest[b]
+        carry[b] += weight * newest[b]
+        newest[b] = 0.0
+    numbers[TOTAL] += weight * weight * square
+
+
+@inline
 def search(plan, table, numbers, x, row, factor, step):
     """Twin of :meth:`mixfree.steps.Ladder._search`."""
     total, origin, mean, before = table[WEIGHTED_SUM], table[ORIGIN], table[MEAN], table[BEFORE]
     weight, share = numbers[LAM] * factor, 2.0 / (step + 1.0)
     along, size, moved = 0.0, 0.0, 0.0
     for k in range(x.size):
-        along += row[k] * (origin[k] - x[k])
-    for k in range(x.size):
-        total[k] += weight * row[k] if x[k] != origin[k] else 0.0
-        mean[k] += share * (x[k] - mean[k])
-    for k in range(x.size):
+        ahead = origin[k] - x[k]
+        along += row[k] * ahead
+        total[k] += weight * row[k] if ahead != 0.0 else 0.0
         size += abs(total[k])
+        mean[k] += share * (x[k] - mean[k])
     numbers[NUMERATOR] += weight * along
     numbers[SIZE] = size
     if ends_epoch(step):
@@ -170,21 +199,3 @@ def search(plan, table, numbers, x, row, factor, step):
     if plan.searches and update_scale(numbers, moved):
         copy(mean[: x.size], origin)
         clear(total)
-
-
-@inline
-def add_to_sketch(table, numbers, sketch, weight):
-    """Add weight · u to the sketch, and its square to V_0."""
-    u, carry, square = table[U], sketch[CARRY], 0.0
-    if table.shape[0] > SIGNS:
-        newest, sign = sketch[NEWEST], table[SIGNS]
-        clear(newest)
-        for k in range(u.size):
-            newest[k % WIDTH] += sign[k] * u[k]
-    else:
-        newest = u
-    for b in range(carry.size):
-        square += newest[b] * newest[b]
-    for b in range(carry.size):
-        carry[b] += weight * newest[b]
-    numbers[TOTAL] += weight * weight * square

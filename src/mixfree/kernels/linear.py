@@ -1,9 +1,9 @@
 """The linear model's kernel: every method, loss and precision, over rows in the given order."""
 
 from mixfree.kernels.engine import acceptable, begin, tell
-from mixfree.kernels.jit import apart, chosen, inline, kernel
+from mixfree.kernels.jit import by_type, inline, kernel, out_of_line
 from mixfree.kernels.losses import SoftmaxLoss, slope, softmax_slopes
-from mixfree.kernels.memory import unshared
+from mixfree.kernels.run import unshared
 from mixfree.kernels.scaling import in_units
 from mixfree.kernels.vectors import dot_and_square, square_along, sum_of_squares
 
@@ -16,7 +16,7 @@ def append_one(row, out):
     out[row.size] = 1.0
 
 
-@apart
+@out_of_line
 def softmax_gradient(x, row, target, weight, margins, out):
     """Gradient of all outputs' weights; returns its sum of squares."""
     width, block = row.size, x.size // margins.size
@@ -37,14 +37,14 @@ def softmax_gradient(x, row, target, weight, margins, out):
     return slopes * (square + float(block - width))
 
 
-@apart
+@out_of_line
 def add_ridge(x, row, factor, l2, out):
     """Leave factor · row + l2 · x in ``out``, which may be ``row``."""
     for k in range(x.size):
         out[k] = factor * row[k] + l2 * x[k]
 
 
-@chosen
+@by_type
 def loss_gradient(loss, x, row, target, weight, margins, out):
     """Gradient of a row's loss as factor · row, and its sum of squares.
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mixfree.kernels.jit import chosen, inline
+from mixfree.kernels.jit import by_type, inline
 
 
 class SquaredLoss(NamedTuple):
@@ -33,7 +33,7 @@ class SoftmaxLoss(NamedTuple):
     """Cross-entropy of as many predictions as there are classes: see :func:`softmax_slopes`."""
 
 
-@chosen
+@by_type
 def slope(loss, prediction, target):
     """Derivative of a loss with one output; by default the squared loss."""
     return prediction - target

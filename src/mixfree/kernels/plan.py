@@ -4,14 +4,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array
 from mixfree.base.state import RunState, UnitChange
-from mixfree.kernels import domains, ladder, outputs, steps, windows
-from mixfree.kernels.memory import aligned
-from mixfree.kernels.run import REACH, ROOT, Run
+from mixfree.kernels import ladder, parts, windows
+from mixfree.kernels.run import REACH, ROOT, Run, aligned
 from mixfree.steps.ladder import Ladder, LadderState
 
-_STEPS = steps.PLANS | ladder.PLANS
+_PLANS = parts.PLANS | ladder.PLANS
 
 
 class Plan(NamedTuple):
@@ -25,25 +23,15 @@ class Plan(NamedTuple):
 
 
 def compilable(opt: Any) -> bool:
-    """Whether each part of the optimiser has a compiled twin."""
-    return windows.compilable(opt.gradient) and all(
-        type(part) in plans for part, plans in _parts(opt)
-    )  # the entropic mirror map has a simplex as its domain, which has no twin
+    """Whether each part of the optimiser has a compiled implementation."""
+    rest = (opt.step, opt.domain, opt.output)
+    return windows.compilable(opt.gradient) and all(type(part) in _PLANS for part in rest)
 
 
 def plan_of(opt: Any) -> Plan:
     """The plan of an optimiser whose parts are all compilable."""
-    twins = (plans[type(part)](part, opt.x) for part, plans in _parts(opt))
-    return Plan._make((windows.plan_of(opt.gradient), *twins, opt.largest))
-
-
-def _parts(opt: Any) -> Any:
-    """Each part except the gradient, with the table of its twins."""
-    return (
-        (opt.step, _STEPS),
-        (opt.domain, domains.PLANS),
-        (opt.output, outputs.PLANS),
-    )
+    rest = (_PLANS[type(part)](part, opt.x) for part in (opt.step, opt.domain, opt.output))
+    return Plan._make((windows.plan_of(opt.gradient), *rest, opt.largest))
 
 
 def run_of(opt: Any, state: RunState) -> Run:
@@ -104,8 +92,3 @@ def change_units(opt: Any, run: Run, change: UnitChange) -> None:
     run.numbers[REACH] = np.inf
     if isinstance(opt.step, Ladder):
         ladder.change_units(run, change)
-
-
-def indices(order: Array | range) -> Array:
-    """The order as an array; a whole stream is a range until it is needed."""
-    return np.arange(order.start, order.stop) if isinstance(order, range) else order

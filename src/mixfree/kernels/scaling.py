@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mixfree.kernels.jit import chosen, inline, kernel
-from mixfree.kernels.memory import unshared
+from mixfree.kernels.jit import by_type, inline, kernel
+from mixfree.kernels.run import unshared
 
 
 class OwnUnits(NamedTuple):
@@ -47,7 +47,7 @@ def counts_row(units, row, out):
     return units.due[0] == 0
 
 
-@chosen
+@by_type
 def in_units(units, row):
     """Whether the row can be taken now, and the row in these units."""
     return True, row

@@ -13,11 +13,10 @@ import numpy as np
 
 from mixfree.kernels.draws import one_in
 from mixfree.kernels.engine import acceptable
-from mixfree.kernels.jit import apart, chosen, inline, kernel
+from mixfree.kernels.jit import by_type, inline, kernel, out_of_line
 from mixfree.kernels.losses import SoftmaxLoss, slope, softmax_slopes
-from mixfree.kernels.outputs import LAST, RANDOM, TAIL, WEIGHTED
+from mixfree.kernels.parts import LAST, RANDOM, TAIL, WEIGHTED, step_size
 from mixfree.kernels.run import COUNT, LENGTH, SAMPLES, SEEN, STEPS
-from mixfree.kernels.steps import step_size
 from mixfree.kernels.windows import window_length, window_weight
 
 LISTED = 6  # a further place in counts: how many coordinates the window's sum has
@@ -42,12 +41,12 @@ class SparseRun(NamedTuple):
 
 
 @inline
-def certain(place):
+def unsigned(place):
     """The place as an index of which Numba need not ask whether it counts from the end."""
     return np.uint64(place)
 
 
-@apart
+@out_of_line
 def rebase(run, a):
     """Let v be the point itself, which is a·v now, and −q its sum."""
     cells, mass = run.cells, run.numbers[MASS]
@@ -57,7 +56,7 @@ def rebase(run, a):
     run.numbers[A], run.numbers[MASS] = 1.0, 0.0
 
 
-@apart
+@out_of_line
 def turn_tail(run):
     """Begin a new sum and keep the one before."""
     cells, mass = run.cells, run.numbers[MASS]
@@ -66,14 +65,14 @@ def turn_tail(run):
         cells[k, Q] = mass * cells[k, V]
 
 
-@apart
+@out_of_line
 def keep(run):
     """Keep the point as the random iterate."""
     for k in range(run.kept.size):
         run.kept[k] = run.numbers[A] * run.cells[k, V]
 
 
-@apart
+@out_of_line
 def exact_square(run):
     """‖x‖² without the rounding of its updates."""
     square = 0.0
@@ -153,7 +152,7 @@ def margin_of(run, values, columns, base, width, intercept):
     cells = run.cells
     product = cells[base + width, V] if intercept else 0.0
     for p in range(values.size):
-        product += cells[certain(base + columns[p]), V] * values[p]
+        product += cells[unsigned(base + columns[p]), V] * values[p]
     return run.numbers[A] * product
 
 
@@ -174,9 +173,9 @@ def tell_window(run, values, columns, factors, weight, width, intercept):
     for o in range(factors.size):
         base, factor = o * (width + intercept), weight * factors[o]
         for p in range(values.size):
-            add_to_sum(run, certain(base + columns[p]), factor * values[p])
+            add_to_sum(run, unsigned(base + columns[p]), factor * values[p])
         if intercept:
-            add_to_sum(run, certain(base + width), factor)
+            add_to_sum(run, unsigned(base + width), factor)
 
 
 @inline
@@ -185,7 +184,7 @@ def step_along_window(plan, run, l2, exact):
     cells, places, share = run.cells, run.places[: run.counts[LISTED]], plan.gradient.scale
     square, along = 0.0, 0.0
     for i in range(places.size):
-        place = certain(places[i])
+        place = unsigned(places[i])
         square += cells[place, SUM] * cells[place, SUM]
         along += cells[place, SUM] * cells[place, V]
     along *= share * run.numbers[A]
@@ -193,7 +192,7 @@ def step_along_window(plan, run, l2, exact):
     size = begin_step(plan, run, square * share * share, ridge, along, exact)
     step, mass = size * share / run.numbers[A], run.numbers[MASS]
     for i in range(places.size):
-        place = certain(places[i])
+        place = unsigned(places[i])
         move_by(cells, mass, place, -step * cells[place, SUM])
         cells[place, SUM] = cells[place, INSIDE] = 0.0
     run.counts[LISTED] = 0
@@ -215,13 +214,13 @@ def step_along_row(plan, run, values, columns, factors, square, along, l2, width
     for o in range(factors.size):
         base, step = o * (width + intercept), size * factors[o] / run.numbers[A]
         for p in range(values.size):
-            move_by(cells, mass, certain(base + columns[p]), -step * values[p])
+            move_by(cells, mass, unsigned(base + columns[p]), -step * values[p])
         if intercept:
-            move_by(cells, mass, certain(base + width), -step)
+            move_by(cells, mass, unsigned(base + width), -step)
     end_step(plan, run, exact)
 
 
-@chosen
+@by_type
 def slopes(loss, margins, target, weight, factors):
     """Derivatives of the loss for every output, times the row's weight."""
     factors[0] = weight * slope(loss, margins[0], target)
@@ -236,7 +235,7 @@ def _(loss, margins, target, weight, factors):
         factors[o] *= weight
 
 
-@chosen
+@by_type
 def take_row(step, plan, run, values, columns, factors, square, along, l2, width, intercept, exact):
     """Take the gradient of a row into the window's sum, or step along it by itself."""
     counts, rule = run.counts, plan.gradient

@@ -9,14 +9,14 @@ import math
 
 import numpy as np
 
-from mixfree.kernels.jit import apart, inline
+from mixfree.kernels.jit import inline, out_of_line
 from mixfree.kernels.ladder import (
     CARRY,
-    KAPPA,
     LAM,
     NEWEST,
     NUMERATOR,
     RBAR,
+    SHRINK,
     SIZE,
     TOTAL,
     LadderPlan,
@@ -25,7 +25,7 @@ from mixfree.kernels.ladder import (
     update_scale,
 )
 from mixfree.kernels.run import SAMPLES, STEPS
-from mixfree.kernels.sparse import MASS, Q, V, certain, record, take_row
+from mixfree.kernels.sparse import MASS, Q, V, record, take_row, unsigned
 from mixfree.steps import ladder_rule
 
 WIDTH = np.uint64(ladder_rule.WIDTH)
@@ -67,7 +67,7 @@ def move_entry(run, place, weighted, size, weight, mass, whole):
     return signed * (2.0 * there + signed)
 
 
-@apart
+@out_of_line
 def compare(run, whole):
     """The movement of the mean point over the epoch that ends; ‖Σ λ g‖₁ without rounding."""
     cells, earlier, moved, size = run.cells, run.earlier, 0.0, 0.0
@@ -80,7 +80,7 @@ def compare(run, whole):
     return moved
 
 
-@apart
+@out_of_line
 def restart(run):
     """Measure distances from the mean point, which has just been compared."""
     for k in range(run.cells.shape[0]):
@@ -100,11 +100,11 @@ def _(rule, plan, run, values, columns, factors, square, along, l2, width, inter
     for o in range(factors.size):
         base, factor = o * (width + intercept), rates[LAM] * factors[o]
         for p in range(values.size):
-            more, along = add_entry(run.cells, certain(base + columns[p]), factor * values[p])
+            more, along = add_entry(run.cells, unsigned(base + columns[p]), factor * values[p])
             longer += more
             ahead += along
         if intercept:
-            more, along = add_entry(run.cells, certain(base + width), factor)
+            more, along = add_entry(run.cells, unsigned(base + width), factor)
             longer += more
             ahead += along
     rates[SIZE] += longer
@@ -113,21 +113,21 @@ def _(rule, plan, run, values, columns, factors, square, along, l2, width, inter
     if rule.searches and update_scale(rates, moved):
         restart(run)
     record(plan.output, run)
-    size, mass = rule.length * rates[RBAR] / math.sqrt(rates[KAPPA]), run.numbers[MASS]
+    size, mass = rule.length * rates[RBAR] * rates[SHRINK], run.numbers[MASS]
     weight, newest, norm = rates[LAM] * math.sqrt(step), run.sketch[NEWEST], 0.0
     for o in range(factors.size):
         base, factor = o * (width + intercept), rates[LAM] * factors[o]
         for p in range(values.size):
-            place = certain(base + columns[p])
+            place = unsigned(base + columns[p])
             norm += move_entry(run, place, factor * values[p], size, weight, mass, whole)
         if intercept:
-            norm += move_entry(run, certain(base + width), factor, size, weight, mass, whole)
+            norm += move_entry(run, unsigned(base + width), factor, size, weight, mass, whole)
     rates[TOTAL] += norm
     for o in range(factors.size):
         base = o * (width + intercept)
         for p in range(values.size):
-            newest[certain(base + columns[p]) % WIDTH] = 0.0
+            newest[unsigned(base + columns[p]) % WIDTH] = 0.0
         if intercept:
-            newest[certain(base + width) % WIDTH] = 0.0
+            newest[unsigned(base + width) % WIDTH] = 0.0
     if step % rule.block == 0:
         climb(rates, run.sketch, step // rule.block)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mixfree.kernels.jit import apart, inline
+from mixfree.kernels.jit import inline, out_of_line
 
 _LEAST, _MOST = 1e-30, 1e30  # between them a sum of squares in single precision lost no digits
 
@@ -33,7 +33,7 @@ def square_along(square, row, factor):
     return wide * (np.float64(factor) * np.float64(factor))
 
 
-@apart
+@out_of_line
 def sum_of_squares(v):
     """Σ v_k² in double precision."""
     square = 0.0
@@ -43,21 +43,21 @@ def sum_of_squares(v):
     return square
 
 
-@apart
+@out_of_line
 def add_scaled(total, factor, v):
     """Add factor · v to ``total``."""
     for k in range(v.size):
         total[k] += factor * v[k]
 
 
-@apart
+@out_of_line
 def copy(v, out):
     """Copy ``v`` to ``out``."""
     for k in range(v.size):
         out[k] = v[k]
 
 
-@apart
+@out_of_line
 def clear(v):
     """Set all entries to zero."""
     for k in range(v.size):

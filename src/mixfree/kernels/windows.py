@@ -14,7 +14,7 @@ from mixfree.gradients import (
 from mixfree.gradients.mlmc import MAX_LEVEL
 from mixfree.kernels.draws import trailing_zeros
 from mixfree.kernels.jit import inline
-from mixfree.kernels.outputs import recording_weight
+from mixfree.kernels.parts import recording_weight
 from mixfree.kernels.run import LENGTH, SAMPLES, SEEN, STEPS, TURN
 from mixfree.kernels.vectors import add_scaled, sum_of_squares
 

@@ -9,9 +9,8 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_not_negative
 from mixfree.core.optimizer import Optimizer
 from mixfree.linear.losses import (
-    Logistic,
+    Family,
     Loss,
-    Softmax,
     has_twin,
     linear_gradient,
     loss_twin,
@@ -159,10 +158,8 @@ def _check_arrays(
             f"opt.x has {opt.x.size} entries, but {loss.outputs} output(s) of {x.shape[1]} columns "
             f"need {plain}, or {plain + loss.outputs} with an intercept"
         )
-    if isinstance(loss, Logistic) and not ((y == -1.0) | (y == 1.0)).all():
-        raise ValueError("targets must be −1 or +1 for the logistic loss")
-    if isinstance(loss, Softmax) and not ((y >= 0) & (y < loss.classes) & (y % 1 == 0)).all():
-        raise ValueError(f"targets must be class numbers from 0 to {loss.classes - 1}")
+    if isinstance(loss, Family):
+        loss.check_targets(y)
     indices: Array | range = range(x.shape[0])
     if order is not None:
         given = np.asarray(order)

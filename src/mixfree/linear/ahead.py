@@ -14,7 +14,7 @@ correlated or drift (adaptive conformal inference: Gibbs and Candès 2021, Angel
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.losses import Logistic, Loss, predictions_apart
 
 SPACING = 64  # rows after which the next window begins, at least
-OFTEN, SELDOM = 64, 16  # windows begin after 1/OFTEN of the rows, or SELDOM where weights cost more
+WINDOWS = 64  # windows begin after 1/WINDOWS of the rows or sooner, at multiples of a power of 2
 WINDOW = 128  # most rows of a window
 KEPT = 2048  # predictions that are kept, the last ones
 TOGETHER = 64  # rows after which an interval moves
@@ -44,149 +44,142 @@ class Ahead(State):
         Rows of the stream so far.
     start
         Row at which the last window began, or the first one will begin.
-    often
-        Windows begin after 1/often of the rows so far.
+    due
+        Row from which on the next window has new weights.
     weights
-        Those that predict the window; one row per output.
-    predictions, targets, counts
-        Predictions (rows × outputs), targets, and 0 for a row of weight 0, else 1.
-    buffer, waiting
-        Room for the rows of a window with targets and weights, and how many are not predicted yet.
+        Those that predict; one row per output.
+    tests
+        Predictions per output and the target of each row, with room for more.
+    renewals
+        Weights are new after 1/renewals of the rows or sooner.
+    filled
+        Rows of ``tests`` that are used; the last ``KEPT`` of them count.
 
     Examples
     --------
-    >>> ahead = Ahead.begin(outputs=1, columns=1, intercept=True)
+    >>> ahead = Ahead.begin(outputs=1, columns=1, intercept=True, renewals=4)
     >>> list(ahead.windows(100))
     [(68, 100, True)]
     >>> from mixfree.linear.losses import Squared
     >>> rng = np.random.default_rng(0)
-    >>> ahead.keep(np.zeros(2000), rng.normal(size=2000), None)
+    >>> ahead.keep(np.zeros(2000), rng.normal(size=2000))
     >>> ahead.ends(Squared(), np.array([5.0]), 0.9)
     (array([3.08...]), array([6.66...]))
     """
 
     rows: int
     start: int
-    often: int
+    due: int
     weights: Array
-    predictions: Array
-    targets: Array
-    counts: Array
-    buffer: Array
-    waiting: int = 0
-    grows: ClassVar[tuple[str, ...]] = ("predictions", "targets", "counts")
+    tests: Array
+    renewals: int
+    filled: int = 0
+
+    @classmethod
+    def begin(cls, outputs: int, columns: int, intercept: bool, renewals: int) -> Self:
+        """Return a state without rows; the first window begins when weights are meaningful."""
+        weights, start = np.zeros((outputs, columns + intercept)), SPACING + 4 * columns
+        return cls(0, start, start, weights, np.empty((0, outputs + 1)), renewals)
+
+    def successor(self) -> Self:
+        """Return a copy that shares the predictions; only one of the two may be continued."""
+        kept = self.weights, self.tests, self.renewals, self.filled
+        return type(self)(self.rows, self.start, self.due, *kept)
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """The fields to save, of a settled state."""
-        return "rows", "start", "often", "weights", "predictions", "targets", "counts"
+        """The fields to save."""
+        return "rows", "start", "due", "weights", "tests"
 
-    @classmethod
-    def begin(cls, outputs: int, columns: int, intercept: bool, often: int = OFTEN) -> Self:
-        """Return a state without rows; the first window begins when weights are meaningful."""
-        weights = np.zeros((outputs, columns + intercept))
-        nothing = np.zeros((0, outputs)), np.zeros(0), np.zeros(0)
-        buffer = np.empty((WINDOW, columns + 2))
-        return cls(0, SPACING + 4 * columns, often, weights, *nothing, buffer)
+    def plain(self) -> dict[str, Any]:
+        """Return the fields to save, with the predictions that count."""
+        return State.plain(replace(self, tests=self.last))
+
+    def restored(self, plain: Any, what: str) -> Self:
+        """Return the state from which ``plain`` was made, after checking it."""
+        like = replace(self, tests=np.empty((len(plain["tests"]), self.tests.shape[1])))
+        found = State.restored(like, plain, what)
+        return replace(found, filled=len(found.tests))
 
     def check(self, what: str) -> None:
-        """Check that rows, windows and the lengths of arrays agree."""
-        lengths = {len(self.predictions), len(self.targets), len(self.counts)}
-        counts = self.rows, self.start, self.often - 1
-        if len(lengths) > 1 or len(self.targets) > KEPT or min(counts) < 0:
-            raise ValueError(f"state of the {what} does not fit: {shown(sorted(lengths))} tests")
+        """Check numbers of rows."""
+        if len(self.tests) > KEPT or min(self.rows, self.start, self.due) < 0:
+            raise ValueError(f"state of the {what} does not fit: {len(self.tests)} tests")
 
-    def within(self, rows: Any, targets: Array, weights: Array | None) -> Self | None:
-        """Return the state after the next rows if no window begins among them, else None.
+    @property
+    def last(self) -> Array:
+        """The predictions that count, each with its target."""
+        return self.tests[max(self.filled - KEPT, 0) : self.filled]
 
-        Rows of a window wait to be predicted, for the sake of streams that come row by row. They
-        are written where this state does not look; only one of the two may be continued.
-        """
-        first, count, waiting = self.rows, len(targets), self.waiting
-        spacing = max(SPACING, self.start // self.often)
-        begun = first > self.start
-        if first + count > (self.start + spacing if begun else self.start):
-            return None
-        room = self.start + min(WINDOW, spacing) - first
-        if begun and room > 0:
-            here = slice(waiting, waiting + min(room, count))
-            x = rows if count <= room else rows[:room]
-            self.buffer[here, :-2] = x if isinstance(x, np.ndarray) else x.toarray()
-            self.buffer[here, -2] = targets[:room]
-            self.buffer[here, -1] = 1.0 if weights is None else weights[:room]
-            waiting = here.stop
-        kept = self.weights, self.predictions, self.targets, self.counts, self.buffer
-        return type(self)(first + count, self.start, self.often, *kept, waiting)
-
-    def settled(self) -> Self:
-        """Return an independent copy in which no rows wait."""
-        found = replace(self, waiting=0, buffer=np.empty_like(self.buffer))
-        if self.waiting:
-            rows, targets, weights = np.split(self.buffer[: self.waiting], [-2, -1], axis=1)
-            found.predict(rows, targets[:, 0], weights[:, 0])
-        return found
-
-    def predict(self, rows: Any, targets: Array, weights: Array | None) -> None:
-        """Predict the next rows of a window, and keep the predictions."""
-        dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
-        self.keep(predictions_apart(self.weights, dense), targets, weights)
-
-    def windows(self, count: int) -> Iterator[tuple[int, int, bool]]:
+    def windows(self, count: int, weights: Array | None = None) -> Iterator[tuple[int, int, bool]]:
         """Yield which of the next ``count`` rows to predict, and whether with new weights.
 
         Windows whose predictions would not be kept are left out, so that the result does not
-        depend on how the stream is cut into chunks.
+        depend on how the stream is cut into chunks. ``weights`` are those of the rows.
         """
-        last, start, found = self.rows + count, self.start, list[tuple[int, int]]()
+        first, last = self.rows, self.rows + count
+        start, found = self.start, list[tuple[int, int, bool]]()
         while start < last:
-            spacing = max(SPACING, start // self.often)
-            found.append((start, min(start + min(WINDOW, spacing), last)))
-            start += spacing
-        room = 0
-        for place in reversed(range(len(found))):
-            room += found[place][1] - found[place][0]
-            if room >= KEPT:
-                found = found[place:]
-                break
-        first = self.rows
-        for start, stop in found:
-            if stop > first:
-                yield max(start, first) - first, stop - first, start >= first
-            self.start = start
-        self.rows = last
+            following, renewed = _next(start, WINDOWS), start >= max(self.due, first)
+            stop = min(start + WINDOW, following, last)
+            if found and not renewed and found[-1][1] == start - first:
+                found[-1] = found[-1][0], stop - first, found[-1][2]
+            elif stop > first:
+                found.append((max(start, first) - first, stop - first, renewed))
+            if renewed:
+                self.due = _next(start, self.renewals)
+            self.start, start = start, following
+        self.rows, place, room = last, len(found), 0
+        while place and (room < KEPT or not found[place][2]):
+            place -= 1
+            here = slice(*found[place][:2])
+            used = here.stop - here.start if weights is None else np.count_nonzero(weights[here])
+            room += int(used)
+        yield from found[place:]
 
-    def keep(self, predictions: Array, targets: Array, weights: Array | None) -> None:
-        """Keep the predictions of the next rows of a window."""
-        rows = predictions.reshape(len(targets), self.predictions.shape[1])
-        counts = np.ones(len(targets)) if weights is None else np.sign(weights)
-        if not counts.all():  # rows of weight 0 may have any values
-            rows, targets = np.where(counts[:, None], rows, 0.0), np.where(counts, targets, 0.0)
-        self.predictions = np.concatenate([self.predictions, rows])[-KEPT:]
-        self.targets = np.concatenate([self.targets, targets])[-KEPT:]
-        self.counts = np.concatenate([self.counts, counts])[-KEPT:]
+    def predict(self, rows: Any, targets: Array, weights: Array | None) -> None:
+        """Predict the next rows of a window, and keep the predictions."""
+        if weights is not None and not weights.all():  # rows of weight 0 may have any values
+            used = np.flatnonzero(weights)
+            rows, targets = rows[used], targets[used]
+        dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
+        self.keep(predictions_apart(self.weights, dense), targets)
+
+    def keep(self, predictions: Array, targets: Array) -> None:
+        """Keep predictions where the predecessor does not look."""
+        count = len(targets)
+        if self.filled + count > len(self.tests):
+            last = self.last
+            self.tests, self.filled = np.empty((2 * (len(last) + count), last.shape[1])), len(last)
+            self.tests[: len(last)] = last
+        new = self.tests[self.filled : self.filled + count]
+        new[:, :-1], new[:, -1] = predictions.reshape(count, new.shape[1] - 1), targets
+        self.filled += count
 
     def merge(self, other: Self) -> None:
         """Add the predictions of another stream, as if it followed."""
-        self.keep(other.predictions, other.targets, other.counts)
+        self.keep(other.last[:, :-1], other.last[:, -1])
         self.rows += other.rows
-        self.start = max(self.rows, self.start)  # a new window
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Let the next window, with new weights, begin with the next row."""
+        self.start = self.due = max(self.rows, self.start)
 
     def mapped(self, change: ColumnMap) -> Self:
         """Return the same predictions, for mapped columns; unless they are placed, a new window."""
+        slopes, level = np.split(self.weights, [change.before], axis=1)
+        found = replace(
+            self, weights=np.hstack([change.rows(slopes), level]), tests=self.last.copy()
+        )
+        found.filled = len(found.tests)
         if not change.places:  # no weights of the new columns need predict the same
-            outputs, width = self.weights.shape
-            weights = np.zeros((outputs, width - change.before + change.after))
-            start = max(self.rows, self.start)
-        else:
-            slopes, level = np.split(self.weights, [change.before], axis=1)
-            weights, start = np.hstack([change.rows(slopes), level]), self.start
-        buffer = np.empty((WINDOW, change.after + 2))
-        return replace(self, weights=weights, start=start, buffer=buffer)
+            found._begin_anew()
+        return found
 
     def _tests(self) -> tuple[Array, Array]:
-        used = self.counts > 0.0
-        found = self.predictions[used]
-        return found[:, 0] if found.shape[1] == 1 else found, self.targets[used]
+        predictions, targets = self.last[:, :-1], self.last[:, -1]
+        return predictions[:, 0] if predictions.shape[1] == 1 else predictions, targets
 
     def ends(self, loss: Any, predictions: Array, level: float) -> tuple[Array, Array]:
         """Return the ends of intervals that contain the targets of new rows."""
@@ -223,6 +216,12 @@ class Ahead(State):
             falls = float(np.vdot(pull, slope)) < 0.0  # the loss falls as the factor grows
             low, high = (middle, high) if falls else (low, middle)
         return high
+
+
+def _next(row: int, per: int) -> int:
+    """Return the next multiple of the largest power of two up to row/per, or of SPACING."""
+    step = max(1 << (row // per).bit_length() >> 1, SPACING)
+    return (row // step + 1) * step
 
 
 def _followed(scores: Array, level: float, least: Any = None, floor: float = -math.inf) -> Array:

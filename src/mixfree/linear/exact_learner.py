@@ -10,8 +10,9 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array, narrowed
 from mixfree.base.checks import check_whole, shown
 from mixfree.base.state import loading
-from mixfree.linear.ahead import OFTEN, SELDOM, Ahead
+from mixfree.linear.ahead import WINDOWS, Ahead
 from mixfree.linear.exact.batch_means import Wald
+from mixfree.linear.exact.blocks import PARTS
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.squared import SquaredFit
@@ -98,8 +99,8 @@ class ExactLearner:
             )
         self._ahead: Ahead | None = None
         if looks_ahead:
-            often = OFTEN if isinstance(loss, Squared) else SELDOM
-            self._ahead = Ahead.begin(loss.outputs, columns, intercept, often)
+            renewals = PARTS if half_life is None else WINDOWS
+            self._ahead = Ahead.begin(loss.outputs, columns, intercept, renewals)
 
     @property
     def weights(self) -> Array:
@@ -147,19 +148,16 @@ class ExactLearner:
             fit.add(rows, targets, weights)
             self._fit = fit
             return
-        w = None if weights is None else np.asarray(weights)
+        w, after = None if weights is None else np.asarray(weights), ahead.successor()
 
         def part(start: int, stop: int | None) -> tuple[Any, Array, Array | None]:
             return x[start:stop], y[start:stop], None if w is None else w[start:stop]
 
-        after = ahead.within(x, y, w)
-        if after is None:
-            after = ahead.settled()
-            for start, stop, renewed in after.windows(len(y)):
-                if renewed:
-                    fit.add(*part(done, start))
-                    done, after.weights = start, fit.rough_weights()
-                after.predict(*part(start, stop))
+        for start, stop, renewed in after.windows(len(y), w):
+            if renewed:
+                fit.add(*part(done, start))
+                done, after.weights = start, fit.rough_weights()
+            after.predict(*part(start, stop))
         fit.add(*part(done, None))
         vars(self).update(_fit=fit, _ahead=after)
 
@@ -168,7 +166,7 @@ class ExactLearner:
         """Predictions of rows before they were learnt, for intervals of new rows."""
         if self._ahead is None:
             raise ValueError("no rows were predicted before they were learnt")
-        return self._ahead.settled()
+        return self._ahead
 
     def predict(self, rows: Any) -> Array:
         """Return predictions: one column per output, or a vector if there is only one."""
@@ -184,9 +182,9 @@ class ExactLearner:
             raise ValueError(f"cannot merge a fit with {other.loss!r} into one with {self.loss!r}")
         fit: Any = self._fit.successor()
         fit.merge(other._fit)
-        ahead = None if self._ahead is None else self.ahead
+        ahead = None if self._ahead is None else self._ahead.successor()
         if ahead is not None and other._ahead is not None:
-            ahead.merge(other.ahead)
+            ahead.merge(other._ahead)
         vars(self).update(_fit=fit, _ahead=ahead)  # both or neither, also after Ctrl-C
 
     def grow(self, columns: int) -> None:
@@ -246,6 +244,10 @@ class ExactLearner:
         """
         fit = self._fit
         return fit.solved([*map(ColumnMap, matrices)]) if isinstance(fit, SquaredFit) else None
+
+    def column_sums(self) -> Array:
+        """Return the sum of each column over all rows, which must have no weights."""
+        return self._fit.column_sums()
 
     def _mapped(self, change: ColumnMap) -> Self:
         if change.before != self.columns:

@@ -19,7 +19,7 @@ from mixfree.domains import Ball
 from mixfree.gradients import Replay, Reservoir, Window
 from mixfree.linear.advance import advance_linear, advance_scaled
 from mixfree.linear.losses import Logistic, Loss, Softmax, has_twin, predictions
-from mixfree.linear.scaling import AT_ONCE, Rescaling, RunningScale, original, points_in
+from mixfree.linear.scaling import AT_ONCE, Rescaling, RunningScale, original
 from mixfree.linear.sparse import SparseLinear, runs_sparse
 from mixfree.steps import Profile
 
@@ -111,13 +111,11 @@ class Learner:
     @property
     def weights(self) -> Array:
         """The output point in the units of the rows: one row per output, the intercept last."""
-        return self._in_own_units(self._running.average).reshape(self.loss.outputs, -1)
-
-    def _in_own_units(self, point: Array) -> Array:
-        if self._scale is None:
-            return point
-        own = original(self.columns)
-        return points_in(point, self.loss.outputs, self._scale.units, own)
+        point, outputs = self._running.average, self.loss.outputs
+        if self._scale is not None:
+            units = self._scale.units, original(self.columns)
+            point = Rescaling(outputs, self._intercept, *units).function(point)
+        return point.reshape(outputs, -1)
 
     @property
     def method(self) -> str:
@@ -286,12 +284,6 @@ class Learner:
         ValueError
             If the state is damaged or of another kind of learner; nothing has changed then.
         """
-        self._continue(*self._restored(state))
-
-    def _restored(
-        self, state: Mapping[str, Any]
-    ) -> tuple[Optimizer | SparseLinear, RunningScale | None]:
-        """Return the run and the scale of a state; nothing changes."""
         if not isinstance(state, Mapping) or state.keys() != {"optimizer", "sparse", "scale"}:
             raise ValueError(
                 "state must be of an iterative learner, with 'optimizer', 'sparse' and 'scale'"
@@ -304,26 +296,17 @@ class Learner:
         if scale is not None:
             scale.load_state_dict(state["scale"])
         lazy = state["sparse"] is not None
-        own = self._optimizer
+        run, sparse = self._optimizer, None
         if self._dense_only and (lazy or not _remembers(state["optimizer"])):
-            own = self._start()
+            run = self._start()
         if lazy:
-            if not runs_sparse(own, self.loss, self.l2):
-                raise ValueError(
-                    f"state is of sparse rows, for which {own.name} keeps no such state"
-                )
-            sparse = SparseLinear(own, self.loss, self.l2)
+            sparse = SparseLinear(run, self.loss, self.l2)
             sparse.load_state_dict(state["sparse"])
-            return sparse, scale
-        loaded = copy.deepcopy(own)
-        loaded.load_state_dict(state["optimizer"])
-        check_between_samples(loaded)
-        return loaded, scale
-
-    def _continue(self, run: Optimizer | SparseLinear, scale: RunningScale | None) -> None:
-        """Continue from what :meth:`_restored` returned."""
-        self._scale, self._sparse = scale, run if isinstance(run, SparseLinear) else None
-        self._optimizer = run.optimizer if isinstance(run, SparseLinear) else run
+        else:
+            run = copy.deepcopy(run)
+            run.load_state_dict(state["optimizer"])
+            check_between_samples(run)
+        self._optimizer, self._sparse, self._scale = run, sparse, scale
 
 
 def _remembers(state: Any) -> bool:
@@ -342,7 +325,5 @@ def check_between_samples(opt: Optimizer) -> None:
 
 def dense(rows: Any) -> Array:
     """Convert rows to a writeable array, for which alone code is compiled."""
-    if not isinstance(rows, np.ndarray):
-        dense: Array = rows.toarray()
-        return dense
-    return rows if rows.flags.writeable else rows.copy()
+    found: Array = rows if isinstance(rows, np.ndarray) else rows.toarray()
+    return found if found.flags.writeable else found.copy()

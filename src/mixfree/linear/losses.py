@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -54,10 +54,11 @@ class Family:
         """Return a = ∂²ℓ/∂prediction²; with several outputs the Hessian is diag(a) − a aᵀ."""
         raise NotImplementedError
 
-    def at(self, z: Array, targets: Array) -> tuple[Array, Array]:
-        """Return the values of rows, and their derivatives, rows × outputs as ``z``."""
-        flat = z[:, 0] if self.outputs == 1 else z
-        return self.value(flat, targets), self.derivative(flat, targets).reshape(z.shape)
+    def at(self, z: Array, targets: Array) -> tuple[Array, Array, Array]:
+        """Return values of rows, and derivatives and curvatures, rows × outputs as ``z``."""
+        flat = z[:, 0]
+        slope, bend = self.derivative(flat, targets), self.curvature(flat, targets)
+        return self.value(flat, targets), slope[:, None], bend[:, None]
 
     def mean(self, prediction: Any) -> Any:
         """Return the mean of the target, which is the prediction unless there is a link."""
@@ -116,8 +117,8 @@ class Squared(Family):
         return prediction - target
 
     def curvature(self, prediction: Any, target: Any) -> Any:
-        """1."""
-        return np.ones_like(np.asarray(prediction - target, dtype=np.float64))
+        """Return 1."""
+        return np.ones_like(prediction)
 
     def best_constant(self, targets: Array) -> Array:
         """Return the mean."""
@@ -140,20 +141,15 @@ class Logistic(Family):
 
     def derivative(self, prediction: Any, target: Any) -> Any:
         """−target/(1 + e^m)."""
-        # tanh cannot overflow where exp would.
-        return -target * (0.5 - 0.5 * np.tanh(0.5 * target * prediction))
+        return -target * special.expit(-target * prediction)
 
-    def curvature(self, prediction: Any, target: Any) -> Any:
-        """Return the variance of the class."""
-        decay = np.exp(-np.abs(prediction))
-        return decay / (1.0 + decay) ** 2
-
-    def at(self, z: Array, targets: Array) -> tuple[Array, Array]:
-        """Return values and derivatives from one exponential, twice as fast as ``np.tanh``."""
-        decay = np.exp(-np.abs(z[:, 0]))
-        slope = np.copysign((1.0 - decay) / (1.0 + decay), z[:, 0])
-        value = np.log1p(decay) - np.minimum(targets * z[:, 0], 0.0)
-        return value, 0.5 * (slope - targets)[:, None]
+    def at(self, z: Array, targets: Array) -> tuple[Array, Array, Array]:
+        """Return values, derivatives and the variance of the class from one exponential."""
+        decay = np.exp(-np.abs(z))
+        share = 1.0 / (1.0 + decay)
+        slope = np.copysign((1.0 - decay) * share, z)
+        value = np.log1p(decay[:, 0]) - np.minimum(targets * z[:, 0], 0.0)
+        return value, 0.5 * (slope - targets[:, None]), decay * share * share
 
     def check_targets(self, targets: Array) -> None:
         """Check that all targets are −1 or +1."""
@@ -233,40 +229,37 @@ class Robust(Family):
         if not self.shape <= 2.0:
             raise ValueError(f"shape must be at most 2, not {shown(self.shape)}")
 
+    def _parts(self, prediction: Any, target: Any) -> tuple[Any, Any]:
+        """s = (r/c)², and −2 log ρ′(r)c²/r = (2 − a) log(s/(2 − a) + 1)."""
+        square = ((prediction - target) / self.scale) ** 2
+        if self.shape == 2.0:
+            return square, 0.0 * square
+        if self.shape == -math.inf:
+            return square, square
+        return square, (2.0 - self.shape) * np.log1p(square / (2.0 - self.shape))
+
     def value(self, prediction: Any, target: Any) -> Any:
         """ρ(r)."""
-        square = ((prediction - target) / self.scale) ** 2
+        square, fall = self._parts(prediction, target)
         if self.shape == 2.0:
             return 0.5 * square
         if self.shape == 0.0:
-            return np.log1p(0.5 * square)
+            return 0.5 * fall
         if self.shape == -math.inf:
             return -np.expm1(-0.5 * square)
-        width = abs(self.shape - 2.0)
-        return width / self.shape * np.expm1(0.5 * self.shape * np.log1p(square / width))
+        power = self.shape / (2.0 - self.shape)
+        return np.expm1(0.5 * power * fall) / power
 
     def derivative(self, prediction: Any, target: Any) -> Any:
         """``ρ′(r) = (r/c²) ((r/c)²/|a−2| + 1)^(a/2 − 1)``."""
-        residual = (prediction - target) / self.scale
-        if self.shape == 2.0:
-            return residual / self.scale
-        if self.shape == -math.inf:
-            return residual / self.scale * np.exp(-0.5 * residual**2)
-        width = abs(self.shape - 2.0)
-        power = (0.5 * self.shape - 1.0) * np.log1p(residual**2 / width)
-        return residual / self.scale * np.exp(power)
+        residual, (_, fall) = prediction - target, self._parts(prediction, target)
+        return residual / self.scale / self.scale * np.exp(-0.5 * fall)
 
     def curvature(self, prediction: Any, target: Any) -> Any:
         """``ρ″(r)``, which is negative for large residuals if the shape is below 1."""
-        square = ((prediction - target) / self.scale) ** 2
-        if self.shape == 2.0:
-            return np.ones_like(square) / self.scale**2
-        if self.shape == -math.inf:
-            return (1.0 - square) * np.exp(-0.5 * square) / self.scale**2
-        width = abs(self.shape - 2.0)
-        share = square / width
-        slope = np.exp((0.5 * self.shape - 1.0) * np.log1p(share)) / self.scale**2
-        return slope * (1.0 - width * (share / (1.0 + share)))
+        square, fall = self._parts(prediction, target)
+        turn = square / (1.0 + square / (2.0 - self.shape)) if self.shape < 2.0 else 0.0
+        return (1.0 - turn) * np.exp(-0.5 * fall) / self.scale**2
 
     @property
     def width(self) -> float:  # type: ignore[override]
@@ -300,35 +293,25 @@ class Softmax(Family):
 
     def value(self, prediction: Any, target: Any) -> Any:
         """log Σ exp(p) − p[target], over the last axis."""
-        largest = prediction.argmax(axis=-1)[..., None]
-        shifted = prediction - np.take_along_axis(prediction, largest, axis=-1)
-        chosen = np.take_along_axis(shifted, np.asarray(target, dtype=int)[..., None], axis=-1)
-        rest = np.exp(shifted)
-        np.put_along_axis(rest, largest, 0.0, axis=-1)  # log1p adds its 1
-        return np.log1p(rest.sum(axis=-1)) - chosen[..., 0]
+        chosen = np.take_along_axis(prediction, np.asarray(target, dtype=int)[..., None], axis=-1)
+        return special.logsumexp(prediction - chosen, axis=-1)
 
     def derivative(self, prediction: Any, target: Any) -> Any:
         """Probabilities minus the indicator of the target."""
-        grown = np.exp(prediction - prediction.max(axis=-1, keepdims=True))
-        probability = grown / grown.sum(axis=-1, keepdims=True)
-        return probability - (np.arange(self.classes) == np.asarray(target)[..., None])
+        given = np.arange(self.classes) == np.asarray(target)[..., None]
+        return special.softmax(prediction, axis=-1) - given
 
-    def curvature(self, prediction: Any, target: Any) -> Any:
-        """Return the probabilities p: the Hessian is diag(p) − p pᵀ."""
-        grown = np.exp(prediction - prediction.max(axis=-1, keepdims=True))
-        return grown / grown.sum(axis=-1, keepdims=True)
-
-    def at(self, z: Array, targets: Array) -> tuple[Array, Array]:
-        """Return values and derivatives from one exponential per class."""
+    def at(self, z: Array, targets: Array) -> tuple[Array, Array, Array]:
+        """Return values, derivatives and probabilities from one exponential per class."""
         given = np.arange(len(z)), targets.astype(np.intp)
-        slope = z - z.max(axis=1, keepdims=True)
-        value = -slope[given]
-        np.exp(slope, out=slope)
-        total = slope.sum(axis=1)
-        value += np.log(total)
-        slope /= total[:, None]
+        share = z - z.max(axis=1, keepdims=True)
+        value = -share[given]
+        np.exp(share, out=share)
+        total = share.sum(axis=1)
+        share /= total[:, None]
+        slope = share.copy()
         slope[given] -= 1.0
-        return value, slope
+        return value + np.log(total), slope, share
 
     def check_targets(self, targets: Array) -> None:
         """Check that all targets are whole numbers from 0 to the number of classes − 1."""
@@ -396,6 +379,14 @@ class Poisson(Family):
         return np.log([[max(float(targets.sum()), 0.5) / max(len(targets), 1)]])
 
 
+REGRESSIONS: Mapping[str, Loss] = {
+    "squared": Squared(),
+    "huber": Huber(),
+    "robust": Robust(),
+    "poisson": Poisson(),
+}
+
+
 def mean_of(loss: Loss, prediction: Any) -> Any:
     """Return the mean of the target: the prediction itself, unless the loss has a link.
 
@@ -438,14 +429,6 @@ def predictions_apart(weights: Array, rows: Array) -> Array:
     return columns[0] if len(columns) == 1 else np.column_stack(columns)
 
 
-REGRESSIONS: Mapping[str, Loss] = {
-    "squared": Squared(),
-    "huber": Huber(),
-    "robust": Robust(),
-    "poisson": Poisson(),
-}
-
-
 def linear_gradient(
     loss: Loss, x: Array, row: Array, target: Any, l2: float = 0.0, weight: float = 1.0
 ) -> Array:
@@ -466,22 +449,13 @@ def linear_gradient(
 
 def has_twin(loss: Loss) -> bool:
     """Whether the loss has a compiled twin; a loss without one works, but more slowly."""
-    return isinstance(loss, Squared | Logistic | Huber | Robust | Softmax)
+    return type(loss) in (Squared, Logistic, Huber, Robust, Softmax)
 
 
-def loss_twin(loss: Loss) -> tuple[float, ...]:
-    """Return the compiled twin of a loss."""
+def loss_twin(loss: Any) -> tuple[float, ...]:
+    """Return the compiled twin of a loss that has one: the same name, and its settings."""
     from mixfree.kernels import losses as twins
 
-    match loss:
-        case Squared():
-            return twins.SquaredLoss()
-        case Logistic():
-            return twins.LogisticLoss()
-        case Huber():
-            return twins.HuberLoss(float(loss.delta))
-        case Robust():
-            return twins.RobustLoss(float(loss.shape), float(loss.scale))
-        case Softmax():
-            return twins.SoftmaxLoss()
-    raise TypeError(f"there is no compiled twin of the loss {loss!r}")
+    settings = () if isinstance(loss, Softmax) else map(float, astuple(loss))
+    twin: tuple[float, ...] = getattr(twins, f"{type(loss).__name__}Loss")(*settings)
+    return twin

@@ -1,6 +1,5 @@
 """Standardise features in one pass, by the mean and the deviation of the rows so far."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -95,7 +94,7 @@ class RunningScale:
 
     def arrays(self, dtype: npt.DTypeLike) -> Any:
         """Return the arrays that kernels change, which standardise rows of this type."""
-        from mixfree.kernels.memory import aligned
+        from mixfree.kernels.run import aligned
         from mixfree.kernels.scaling import RunningUnits
 
         state = self._state
@@ -142,89 +141,6 @@ def original(columns: int) -> Units:
     return Units(np.zeros(columns), np.ones(columns))
 
 
-def points_in(x: Array, outputs: int, old: Units, new: Units) -> Array:
-    """Convert the weights of the function Σ u_k (x_k − shift_k)/scale_k + b to new units.
-
-    Examples
-    --------
-    >>> old = Units(np.array([2.0]), np.array([10.0]))
-    >>> points_in(np.array([5.0, 1.0]), 1, old, original(1))
-    array([0.5, 0. ])
-    """
-    return _converted(Conversion(old, new).points, x, x.size // outputs)
-
-
-def gradients_in(g: Array, outputs: int, old: Units, new: Units) -> Array:
-    """Convert a gradient to one with respect to the weights in new units."""
-    return _converted(Conversion(old, new).gradients, g, g.size // outputs)
-
-
-def _converted(convert: Callable[[Array], None], rows: Array, width: int) -> Array:
-    """Apply a conversion in place to a copy in double precision, in blocks of this width."""
-    blocks = rows.astype(np.float64).reshape(-1, width)
-    convert(blocks)
-    return blocks.reshape(rows.shape).astype(rows.dtype, copy=False)
-
-
-class Conversion:
-    """A change of units of blocks of weights, one per output, in place.
-
-    Quotients are computed when they are needed, since they may overflow, and once.
-    """
-
-    def __init__(self, old: Units, new: Units) -> None:
-        self._columns, self._old, self._new = old.shift.size, old, new
-
-    @cached_property
-    def growth(self) -> Any:
-        """New unit over old unit of each column."""
-        return self._new.scale / self._old.scale
-
-    def points(self, blocks: Array) -> None:
-        """Convert weights."""
-        weights, intercepts = self._parts(blocks)
-        if intercepts.size:
-            intercepts += (weights * self._rise).sum(axis=1, keepdims=True)
-        weights *= self.growth
-
-    def kept_points(self, blocks: Array) -> None:
-        """Convert weights, and shrink them where the scale grew.
-
-        A step taken in a unit r times too small is r² times too long in the original units, and
-        is shrunk by as much, as in normalised online learning (Ross, Mineiro and Langford 2013).
-        """
-        weights, _ = self._parts(blocks)
-        for _ in range(2):  # since the square of the growth may overflow
-            weights /= self._larger
-        self.points(blocks)
-
-    def gradients(self, blocks: Array) -> None:
-        """Convert gradients with respect to the weights."""
-        weights, intercepts = self._parts(blocks)
-        weights *= self._decline
-        if intercepts.size:
-            weights += intercepts * self._fall
-
-    @cached_property
-    def _larger(self) -> Any:
-        return np.maximum(self.growth, 1.0)
-
-    @cached_property
-    def _rise(self) -> Any:
-        return (self._new.shift - self._old.shift) / self._old.scale
-
-    @cached_property
-    def _decline(self) -> Any:
-        return self._old.scale / self._new.scale
-
-    @cached_property
-    def _fall(self) -> Any:
-        return (self._old.shift - self._new.shift) / self._new.scale
-
-    def _parts(self, blocks: Array) -> tuple[Array, Array]:
-        return blocks[:, : self._columns], blocks[:, self._columns :]
-
-
 class Rescaling:
     """A change of the columns' units, applied to a run over standardised rows.
 
@@ -236,21 +152,45 @@ class Rescaling:
         1 if each block ends with an intercept, else 0.
     old, new
         The units before and after.
+
+    Examples
+    --------
+    >>> change = Rescaling(1, 1, Units(np.array([2.0]), np.array([10.0])), original(1))
+    >>> change.function(np.array([5.0, 1.0]))
+    array([0.5, 0. ])
     """
 
     def __init__(self, outputs: int, intercept: int, old: Units, new: Units) -> None:
-        self._old, self._new, self._conversion = old, new, Conversion(old, new)
-        self._width = old.shift.size + intercept
-        growth = np.append(self._conversion.growth, np.ones(intercept))
-        self.growth: Array = np.tile(growth, outputs)
+        self._old, self._new, self._columns = old, new, old.shift.size
+        self._growth = new.scale / old.scale
+        self._rise = (new.shift - old.shift) / old.scale
+        self.growth: Array = np.tile(np.append(self._growth, np.ones(intercept)), outputs)
+        self._width = self._columns + intercept
+
+    def function(self, x: Array) -> Array:
+        """Convert the weights of the function Σ u_k (x_k − shift_k)/scale_k + b."""
+        blocks, weights, levels = self._parts(x)
+        levels += (weights * self._rise).sum(axis=1, keepdims=True)
+        weights *= self._growth
+        return blocks.reshape(x.shape).astype(x.dtype, copy=False)
 
     def points(self, x: Array) -> Array:
-        """Convert points: see :meth:`Conversion.kept_points`."""
-        return _converted(self._conversion.kept_points, x, self._width)
+        """Convert weights, and shrink them where the scale grew.
+
+        A step taken in a unit r times too small is r² times too long in the original units, and
+        is shrunk by as much, as in normalised online learning (Ross, Mineiro and Langford 2013).
+        """
+        blocks, weights, _ = self._parts(x)
+        weights /= np.maximum(self._growth, 1.0) ** 2
+        return self.function(blocks).reshape(x.shape).astype(x.dtype, copy=False)
 
     def gradients(self, g: Array) -> Array:
-        """Convert gradients: see :func:`gradients_in`."""
-        return _converted(self._conversion.gradients, g, self._width)
+        """Convert gradients with respect to the weights."""
+        blocks, weights, levels = self._parts(g)
+        weights /= self._growth
+        if levels.size:
+            weights -= levels * self._rise / self._growth
+        return blocks.reshape(g.shape).astype(g.dtype, copy=False)
 
     def samples(self, columns: list[Array]) -> list[Array]:
         """Convert the rows, which are the first part of every sample."""
@@ -264,3 +204,8 @@ class Rescaling:
             piece /= new.scale
             found[start : start + length] = piece
         return [found, *others]
+
+    def _parts(self, array: Array) -> tuple[Array, Array, Array]:
+        """Return a copy in double precision, one block per output, and its two parts."""
+        blocks = array.astype(np.float64).reshape(-1, self._width)
+        return blocks, blocks[:, : self._columns], blocks[:, self._columns :]

@@ -22,9 +22,8 @@ from mixfree.kernels.ladder import (
     return_numbers,
     signs_of,
 )
-from mixfree.kernels.memory import LINE
 from mixfree.kernels.plan import plan_of
-from mixfree.kernels.run import COUNT, LENGTH, ROOT, SAMPLES, SEEN, STEPS
+from mixfree.kernels.run import COUNT, LENGTH, LINE, ROOT, SAMPLES, SEEN, STEPS
 from mixfree.kernels.runner import CHUNK
 from mixfree.kernels.sparse import INSIDE, LISTED, MASS, SUM, WEIGHTS, A, Q, SparseRun, V, sparse
 from mixfree.linear.losses import Loss, has_twin, loss_twin

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -21,6 +22,8 @@ from mixfree.linear.classes import (
 )
 from mixfree.linear.losses import Loss
 from mixfree.sklearn.estimator import StreamModel, check_weights
+
+_RULE = "name all labels of the stream as classes, in fit or in the first call of partial_fit"
 
 
 class StreamClassifier(ClassifierMixin, StreamModel):
@@ -85,8 +88,22 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         )
         self.class_weight = class_weight
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Start afresh and learn from the rows in order, ``epochs`` times."""
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        target: str | None = None,
+        classes: Any = None,
+    ) -> Self:
+        """Start afresh and learn from the rows in order, ``epochs`` times.
+
+        Instead of y, ``target`` names a column of X, as for :meth:`StreamRegressor.fit`. A stream
+        that is read once needs ``classes``, all labels, unless its first 10,000 rows have all.
+        """
+        if self._takes_table(X, y, sample_weight, target, first=True, epochs=self.epochs):
+            return self._learn_labels(X, y, target, classes, first=True)
         X, y = self._check_data(X, y, reset=True)
         classes = _check_classes(np.unique(distinct_labels(y)), "y")
         learner = self._new_learner(self._loss(classes), X.dtype)
@@ -95,13 +112,21 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         self.classes_ = classes
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        target: str | None = None,
+    ) -> Self:
         """Continue with the next rows, as if they had followed in one call of ``fit``.
 
-        The first call needs ``classes``, all labels that will ever occur.
+        As everywhere in scikit-learn, the first call needs ``classes``, all labels that will ever
+        occur, and later rows with another label are refused.
         """
         first = not self.__sklearn_is_fitted__()
-        X, y = self._check_data(X, y, reset=first)
         if first and classes is None:
             raise ValueError(
                 "classes must be given in the first call of partial_fit: all labels of the stream"
@@ -109,11 +134,13 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         known = self.classes_ if classes is None else np.unique(classes)
         if not (first or classes is None or np.array_equal(self.classes_, known)):
             raise ValueError(f"classes must be {self.classes_.tolist()} as before, not {classes!r}")
-        targets = targets_of(y, known)
-        if first:
-            _check_classes(known, "classes")
-        else:
+        if not first:
             self._warn_of_changes()
+        if self._takes_table(X, y, sample_weight, target, first):
+            return self._learn_labels(X, y, target, known, first)
+        X, y = self._check_data(X, y, reset=first)
+        targets = self._targets(y, known)
+        _check_classes(known, "classes")
         if self.class_weight == "balanced":
             raise ValueError(
                 "class_weight='balanced' is for fit, which sees all labels: give partial_fit the "
@@ -123,6 +150,35 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         self._learn(learner, X, targets, self._weights(X, y, known, sample_weight))
         self.classes_ = known
         return self
+
+    def _learn_labels(self, X: Any, y: Any, target: str | None, classes: Any, first: bool) -> Self:
+        """Learn from a table, with labels as their places among the classes."""
+        source = self._table_source(X, y, target, first)
+        if classes is None:
+            classes = source.labels() if y is None else distinct_labels(np.asarray(y))
+            check_classification_targets(classes)
+        known = np.unique(classes)
+        source.use_labels(_check_classes(known, "y" if target is None else repr(target)), _RULE)
+        self._loss(known)
+        self._learn_table(source, "logistic", first, known)
+        self.classes_ = known
+        return self
+
+    def to_sklearn(self) -> LogisticRegression:
+        """Return scikit-learn's ``LogisticRegression`` with these weights, as other tools know it.
+
+        Of a fit to tables it takes the features that ``encoder_.transform`` returns.
+
+        Examples
+        --------
+        >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array(["a", "b", "a", "b"])
+        >>> model = StreamClassifier().fit(X, y)
+        >>> bool(np.allclose(model.to_sklearn().predict_proba(X), model.predict_proba(X)))
+        True
+        """
+        found: LogisticRegression = self._plain(LogisticRegression())
+        found.classes_, found.n_iter_ = self.classes_.copy(), np.array([1], dtype=np.int32)
+        return found
 
     def decision_function(self, X: Any) -> Array:
         """Return margins: one per row for two classes (positive: the second), else per class."""
@@ -219,8 +275,11 @@ class StreamClassifier(ClassifierMixin, StreamModel):
             check_one_of(self.loss, "loss", ("logistic",))
         return loss_of(classes)
 
-    def _targets(self, y: Array) -> Array:
-        return targets_of(y, self.classes_)
+    def _targets(self, y: Array, classes: Array | None = None) -> Array:
+        try:
+            return targets_of(y, self.classes_ if classes is None else classes)
+        except ValueError as error:
+            raise ValueError(f"{error}: {_RULE}") from None
 
 
 def _check_classes(classes: Array, origin: str) -> Array:

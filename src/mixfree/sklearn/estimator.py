@@ -4,13 +4,13 @@ import inspect
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import assert_all_finite
+from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from mixfree.base.arithmetic import Array, inner
@@ -22,9 +22,21 @@ from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner, learner_for
 from mixfree.linear.losses import Loss
 from mixfree.linear.summary import Summary, summary_of
-from mixfree.sklearn.encoder import StreamEncoder, needs_encoding
+from mixfree.sklearn.encoder import StreamEncoder
+from mixfree.sklearn.tables import (
+    TableSource,
+    begin,
+    encoded,
+    is_table,
+    learn,
+    merged,
+    needs_encoding,
+    read,
+)
 from mixfree.steps import CorrelationScale, Profile
 from mixfree.steps.profile import BLOCK_AT_HALF, SUM_AT_HALF
+from mixfree.streams.fit.plan import FitPlan
+from mixfree.streams.fit.stream_fit import StreamFit
 
 MAX_LOSS_RATIO = 10.0  # ratio to the loss at the start from which an iterative fit has led away
 MAX_COMPARED_ROWS = 2048  # by which an iterative fit is compared with its start
@@ -94,14 +106,19 @@ class StreamModel(BaseEstimator, ABC):
     n_features_in_, feature_names_in_
         As for every scikit-learn estimator.
     encoder_
-        The :class:`StreamEncoder` of a data frame with texts, dates or gaps; absent otherwise. The
-        rows of ``fit``, or of the first ``partial_fit``, decide on its features.
+        The :class:`StreamEncoder` of rows that were given with ``target``, or as a data frame with
+        texts, dates or gaps; absent otherwise. All rows decide on its features, as in ``mixfree
+        fit``: a category that appears later has a weight of its own. With weights of rows or
+        classes, a loss that is not given by its name or several epochs, the rows of ``fit``, or of
+        the first ``partial_fit``, decide on them.
     """
 
     # Parameters that may change between calls of `partial_fit`.
     _may_change: ClassVar[tuple[str, ...]] = ("epochs",)
     _fit_parameters: dict[str, Any] | None = None
     _learner: LinearLearner
+    _table: StreamFit  # instead of a learner: a fit to tables, with the encoder of their columns
+    _encoder: StreamEncoder  # beside a learner: the encoder that the first rows have decided on
 
     def __init__(
         self,
@@ -147,7 +164,18 @@ class StreamModel(BaseEstimator, ABC):
     def learner_(self) -> LinearLearner:
         """The learner: an exact one, or one with an ``optimizer``."""
         check_is_fitted(self)
-        return self._learner
+        return self._table.model.learner if hasattr(self, "_table") else self._learner
+
+    @property
+    def encoder_(self) -> StreamEncoder:
+        """The encoder of the columns of tables."""
+        if not hasattr(self, "_table"):
+            return self._encoder
+        found, model = StreamEncoder(), self._table.model
+        found.encoder_, found.design_, found._why = self._table.encoder, model.design, {}
+        found.left_out_ = {**self._table.unused_columns, **model.design.left_out}
+        found.n_samples_seen_ = self._table.used
+        return found
 
     @property
     def n_samples_seen_(self) -> int:
@@ -208,7 +236,7 @@ class StreamModel(BaseEstimator, ABC):
         return {k: v for k, v in super().__getstate__().items() if k != "_learning"}
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_learner")
+        return hasattr(self, "_learner") or hasattr(self, "_table")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -216,15 +244,88 @@ class StreamModel(BaseEstimator, ABC):
         return tags
 
     def _encoded(self, X: Any, reset: bool = False) -> Any:
-        """Return the features of a table with texts, dates or gaps; other rows as they are.
-
-        The rows of the first call decide on the features, as :class:`StreamEncoder` does.
-        """
+        """Return the features of a table with texts, dates or gaps; other rows as they are."""
+        X = read(X)
         if reset:
-            self.__dict__.pop("encoder_", None)
+            self.__dict__.pop("_encoder", None)
             if needs_encoding(X):
-                self.encoder_ = StreamEncoder().fit(X)
-        return self.encoder_.transform(X) if hasattr(self, "encoder_") else X
+                self._encoder = StreamEncoder().fit(X)
+        return self._encoder.transform(X) if hasattr(self, "_encoder") else X
+
+    def _takes_table(
+        self, X: Any, y: Any, sample_weight: Any, target: str | None, first: bool, epochs: int = 1
+    ) -> bool:
+        """Whether rows are learnt as those of a file, where all of them decide on the features."""
+        if type(X) is np.ndarray and target is None and (first or "_table" not in self.__dict__):
+            return False
+        if y is None and target is None and is_table(X):
+            raise ValueError("target must be the column to predict, as in fit(table, target='y')")
+        if y is not None and target is not None:
+            raise ValueError("give y or target, not both")
+        weighted = sample_weight is not None or getattr(self, "class_weight", None) is not None
+        unusual = weighted or epochs != 1 or not isinstance(self.loss, str | None)
+        if first and not unusual:
+            return target is not None or needs_encoding(X)
+        begun = not first and hasattr(self, "_table")
+        if begun and not unusual:
+            return True
+        if begun or target is not None:
+            raise ValueError(
+                "a fit with target, or of texts, dates and gaps, has no weights, one epoch and a "
+                "loss given by its name: give X and y, encoded by StreamEncoder"
+                if unusual
+                else "target must not be given: the fit was begun with X and y"
+            )
+        return False
+
+    def _learn_table(
+        self, source: TableSource, loss: str, first: bool, classes: Array | None = None
+    ) -> Self:
+        """Learn from a table, and keep the fit if that succeeds."""
+        return self._alone(self._learn_batches, source, loss, first, classes)
+
+    def _learn_batches(
+        self, source: TableSource, loss: str, first: bool, classes: Array | None
+    ) -> Self:
+        if first:
+            parameters = self._parameters()
+            del parameters["loss"]
+            places = [] if classes is None else [str(k) for k in range(len(classes))]
+            plan = FitPlan(source.target, loss, classes=places, parameters=parameters)
+            fit = begin(source, plan, self.seed)
+        else:
+            fit = self._table
+            source.require_columns(fit.encoder.needs, "column")
+            source.open(fit.encoder.needs)
+        fit = learn(fit, source)
+        if not fit.used:
+            raise ValueError(f"no row has a target {source.target!r}")
+        if first:
+            names = [name for name in source.schema.names if name != source.target]
+            self._fit_parameters = self._parameters()
+            self.n_features_in_ = len(names)
+            self.feature_names_in_ = np.array(names, dtype=object)
+            self._forget()
+        self._table = fit
+        return self
+
+    def _table_source(self, X: Any, y: Any, target: str | None, first: bool) -> TableSource:
+        """The rows of a table with their targets."""
+        if y is not None:
+            y = column_or_1d(y, warn=True)
+            assert_all_finite(y, input_name="y")
+            check_consistent_length(X, y)
+        if first:
+            return TableSource(read(X) if y is not None else X, target, y)
+        begun = self._table.plan.target
+        if target not in (None, begun):
+            raise ValueError(f"target must be {begun!r} as before, not {target!r}")
+        return TableSource(X, begun, y, self._table.read)
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit has learnt."""
+        for name in ("_learner", "_table", "_encoder"):
+            self.__dict__.pop(name, None)
 
     def _check_data(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
         X = self._encoded(X, reset)
@@ -301,13 +402,17 @@ class StreamModel(BaseEstimator, ABC):
 
         Without ``epochs``, the rows are a part of a stream, and all of them may have weight 0.
         """
+        return self._alone(self._learn_rows, learner, X, targets, sample_weight, epochs)
+
+    def _alone(self, work: Callable[..., Self], *arguments: Any) -> Self:
+        """Call a method; raise ValueError if another thread is learning."""
         if "_learning" in self.__dict__:
             raise ValueError(
                 "another thread is learning: call fit or partial_fit from one thread at a time"
             )
         self._learning = True
         try:
-            return self._learn_rows(learner, X, targets, sample_weight, epochs)
+            return work(*arguments)
         finally:
             self.__dict__.pop("_learning", None)
 
@@ -331,8 +436,9 @@ class StreamModel(BaseEstimator, ABC):
                 for name, column in zip(self.feature_names_in_, X.T, strict=True):
                     check_values(**{f"feature {str(name)!r}": column})
             raise
-        if not (self.__sklearn_is_fitted__() and learner is self._learner):
+        if getattr(self, "_learner", None) is not learner:
             self._fit_parameters = self._parameters()
+        self.__dict__.pop("_table", None)
         self._learner = learner
         if epochs is not None and not isinstance(learner, ExactLearner):
             self._warn_if_led_away(learner, X, targets)
@@ -359,13 +465,21 @@ class StreamModel(BaseEstimator, ABC):
         """Return predictions: one column per output if there are several."""
         check_is_fitted(self)
         check_unmasked(X, "X")
-        X = self._encoded(X)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return self._learner.predict(X)
+        learner = self.learner_
+        return np.concatenate([learner.predict(rows) for rows in self._features(X)])
+
+    def _features(self, X: Any) -> Iterator[Any]:
+        """Yield the features of rows to predict, batch after batch if the fit is one to tables."""
+        if hasattr(self, "_table"):
+            yield from encoded(self._table.encoder, self._table.model.design, X)
+            return
+        dtypes = [np.float64, np.float32]
+        yield validate_data(self, self._encoded(X), accept_sparse="csr", dtype=dtypes, reset=False)
 
     def losses(self, X: Any, y: Any) -> Array:
         """Return the loss of each row, without regularisation."""
-        values: Array = self._learner.loss.value(self._predictions(X), self._targets(np.asarray(y)))
+        loss = self.learner_.loss
+        values: Array = loss.value(self._predictions(X), self._targets(np.asarray(y)))
         return values
 
     @property
@@ -460,6 +574,8 @@ class StreamModel(BaseEstimator, ABC):
 
     @property
     def _names(self) -> list[str]:
+        if hasattr(self, "_table"):
+            return self._table.model.features
         given = getattr(self, "feature_names_in_", None)
         return [f"x{k}" for k in range(self.n_features_in_)] if given is None else list(given)
 
@@ -478,7 +594,15 @@ class StreamModel(BaseEstimator, ABC):
         >>> bool(np.allclose(both.coef_, StreamRegressor().fit(X, y).coef_))
         True
         """
-        self._exact("merge").merge(other._exact("merge"))
+        mine, theirs = self._exact("merge"), other._exact("merge")
+        if hasattr(self, "_table") != hasattr(other, "_table"):
+            raise ValueError(
+                "cannot merge a fit to a table with encoded columns and one to numbers"
+            )
+        if hasattr(self, "_table"):
+            self._table = merged(self._table, other._table)
+        else:
+            mine.merge(theirs)
         return self
 
     def _exact(self, asked: str) -> ExactLearner:
@@ -489,6 +613,14 @@ class StreamModel(BaseEstimator, ABC):
             )
         return learner
 
+    def _plain(self, kind: Any) -> Any:
+        """Return an estimator of scikit-learn with the weights of this one."""
+        kind.coef_, kind.intercept_ = np.array(self.coef_), np.array(self.intercept_)
+        kind.n_features_in_ = kind.coef_.shape[-1]
+        if hasattr(self, "_table") or hasattr(self, "feature_names_in_"):
+            kind.feature_names_in_ = np.array(self._names, dtype=object)
+        return kind
+
     @abstractmethod
     def _targets(self, y: Array) -> Array:
         """Convert targets to those of the loss."""
@@ -496,7 +628,8 @@ class StreamModel(BaseEstimator, ABC):
     @property
     def coef_(self) -> Array:
         """One row of weights per class, a single row for two classes; a vector of a regressor."""
-        return self.learner_.weights[:, : self.n_features_in_]
+        weights = self.learner_.weights
+        return weights[:, :-1] if self.fit_intercept else weights
 
     @property
     def intercept_(self) -> Array:
@@ -506,21 +639,21 @@ class StreamModel(BaseEstimator, ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the fit as plain values and arrays."""
+        check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
-        return {
+        found = {
             "n_features_in": self.n_features_in_,
             "feature_names_in": None if names is None else list(names),
-            "dtype": self.learner_.dtype.name,
-            "learner": self._learner.state_dict(),
         }
+        if hasattr(self, "_table"):
+            return {**found, "table": self._table.state_dict()}
+        return {**found, "dtype": self._learner.dtype.name, "learner": self._learner.state_dict()}
 
     def _load(self, state: dict[str, Any], loss: Callable[[], Loss]) -> Self:
         before = dict(self.__dict__)
         try:
             with loading("estimator"):
                 columns = check_whole(state["n_features_in"], "n_features_in of the state")
-                dtype = check_one_of(state["dtype"], "dtype of the state", ("float64", "float32"))
-                check_room(state["learner"], columns, "estimator")
                 self.n_features_in_ = columns
                 self.__dict__.pop("feature_names_in_", None)
                 if state["feature_names_in"] is not None:
@@ -528,7 +661,16 @@ class StreamModel(BaseEstimator, ABC):
                     if not isinstance(names, list) or [*map(type, names)] != [str] * columns:
                         raise ValueError(f"feature_names_in of the state must be {columns} names")
                     self.feature_names_in_ = np.array(names, dtype=object)
-                learner = self._new_learner(loss(), np.dtype(dtype))
+                self._forget()
+                self._fit_parameters, own = None, loss()
+                if "table" in state:
+                    self._table = StreamFit.from_state(state["table"])
+                    if self._table.row_loss != own:
+                        raise ValueError("the state is of a fit with another loss")
+                    return self
+                dtype = check_one_of(state["dtype"], "dtype of the state", ("float64", "float32"))
+                check_room(state["learner"], columns, "estimator")
+                learner = self._new_learner(own, np.dtype(dtype))
                 learner.load_state_dict(state["learner"])
                 self._learner = learner
         except BaseException:

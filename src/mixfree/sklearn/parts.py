@@ -74,15 +74,11 @@ def _fits(
 
 
 def _fitted(model: Model, part: Any, target: str | None, classes: Any) -> Model | None:
-    if target is not None:
-        names = [name for name in part.columns if name != target]
-        part = part[names], part[target]
-    X, y, *weights = part
-    if len(y) == 0:
+    X, y, *weights = (part, None) if target is not None else part
+    if len(X if y is None else y) == 0:
         return None
     fresh: Any = clone(model)
-    options = {"sample_weight": weights[0] if weights else None}
-    if classes is not None:
-        options["classes"] = classes
-    fitted: Model = fresh.partial_fit(X, y, **options)
+    options = {} if classes is None else {"classes": classes}
+    sample_weight = weights[0] if weights else None
+    fitted: Model = fresh.partial_fit(X, y, sample_weight=sample_weight, target=target, **options)
     return fitted

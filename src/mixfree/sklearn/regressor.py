@@ -4,11 +4,11 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
+from sklearn.linear_model import LinearRegression
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, shown
-from mixfree.linear.losses import REGRESSIONS, Loss, Squared, mean_of
+from mixfree.linear.losses import REGRESSIONS, Huber, Loss, Robust, Squared, mean_of
 from mixfree.sklearn.estimator import StreamModel
 
 
@@ -33,18 +33,41 @@ class StreamRegressor(RegressorMixin, StreamModel):
     1.0
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Start afresh and learn from the rows in order, ``epochs`` times."""
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | None = None
+    ) -> Self:
+        """Start afresh and learn from the rows in order, ``epochs`` times.
+
+        Instead of y, ``target`` names a column of X: a data frame, an Arrow table or reader, a
+        query of DuckDB or a lazy frame of Polars. Its batches are read one after the other, as
+        those of a file by ``mixfree fit``, and rows without a target are left out.
+
+        Examples
+        --------
+        >>> import pyarrow
+        >>> table = pyarrow.table({"sky": ["sun", "rain"] * 50, "load": [2.0, 5.0] * 50})
+        >>> model = StreamRegressor().fit(table.to_reader(max_chunksize=10), target="load")
+        >>> model.encoder_.get_feature_names_out(), model.coef_.round(6)
+        (array(['sky=rain'], dtype=object), array([3.]))
+        """
+        if self._takes_table(X, y, sample_weight, target, first=True, epochs=self.epochs):
+            source = self._table_source(X, y, target, first=True)
+            return self._learn_table(source, self._loss_name(), first=True)
         X, y = self._check_data(X, y, reset=True)
         learner = self._new_learner(self._loss(), X.dtype)
         return self._learn(learner, X, self._targets(y), sample_weight, self.epochs)
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | None = None
+    ) -> Self:
         """Continue with the next rows, as if they had followed in one call of ``fit``."""
         first = not self.__sklearn_is_fitted__()
-        X, y = self._check_data(X, y, reset=first)
         if not first:
             self._warn_of_changes()
+        if self._takes_table(X, y, sample_weight, target, first):
+            source = self._table_source(X, y, target, first)
+            return self._learn_table(source, self._loss_name(), first)
+        X, y = self._check_data(X, y, reset=first)
         learner = self._new_learner(self._loss(), X.dtype) if first else self._learner
         return self._learn(learner, X, self._targets(y), sample_weight)
 
@@ -77,9 +100,34 @@ class StreamRegressor(RegressorMixin, StreamModel):
             return mean, *learner.ahead.ends(learner.loss, found, interval)
         if not 0.0 < interval < 1.0:
             raise ValueError(f"interval must be between 0 and 1, not {shown(interval)}")
-        rows = validate_data(self, self._encoded(X), accept_sparse="csr", reset=False)
-        low, high = learner.mean_interval(rows, interval)
+        ends = [learner.mean_interval(rows, interval) for rows in self._features(X)]
+        low, high = (np.concatenate(each) for each in zip(*ends, strict=True))
         return mean, mean_of(loss, low), mean_of(loss, high)
+
+    def to_sklearn(self) -> LinearRegression:
+        """Return scikit-learn's ``LinearRegression`` with these weights, as other tools know it.
+
+        Of a fit to tables it takes the features that ``encoder_.transform`` returns.
+
+        Raises
+        ------
+        ValueError
+            For the Poisson loss and for losses of your own, which may have a link.
+
+        Examples
+        --------
+        >>> X = np.arange(8.0)[:, None]
+        >>> StreamRegressor().fit(X, 2.0 * X[:, 0] + 1.0).to_sklearn().predict([[10.0]]).round(6)
+        array([21.])
+        """
+        loss = self.learner_.loss
+        if type(loss) not in (Squared, Huber, Robust):
+            raise ValueError(
+                f"a fit with {loss!r} is no LinearRegression: its predictions need not be linear"
+            )
+        found: LinearRegression = self._plain(LinearRegression())
+        found.intercept_ = float(found.intercept_[0])
+        return found
 
     @property
     def coef_(self) -> Array:
@@ -94,11 +142,12 @@ class StreamRegressor(RegressorMixin, StreamModel):
     def _targets(self, y: Array) -> Array:
         return np.asarray(y, dtype=np.float64)
 
+    def _loss_name(self) -> str:
+        return check_one_of(self.loss or "squared", "loss", tuple(REGRESSIONS))
+
     def _loss(self) -> Loss:
-        if self.loss is None:
-            return Squared()
-        if isinstance(self.loss, str):
-            return REGRESSIONS[check_one_of(self.loss, "loss", tuple(REGRESSIONS))]
+        if self.loss is None or isinstance(self.loss, str):
+            return REGRESSIONS[self._loss_name()]
         if getattr(self.loss, "outputs", None) != 1:
             raise ValueError(
                 f"loss must be one of {', '.join(REGRESSIONS)}, or an object with one output, "

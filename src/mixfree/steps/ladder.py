@@ -84,7 +84,7 @@ class Ladder:
     alpha
         A fixed scale instead of r̄; ``None`` estimates r̄.
     first
-        Initial value r_ε of r̄; by default 1e-6 times ``1 + |x0|``, or 0.01 of the
+        Initial value r_ε of r̄; by default 1e-6 times ``1 + |x0|``, or a fifth of the
         root mean square of x0 if that is larger.
     block
         Number of gradients summed before they enter the levels.

@@ -13,7 +13,8 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.draws import SKETCH, key, words
 
 FIRST = 1e-6  # first distance, as a fraction of 1 + |x0|
-FIRST_OF_WEIGHTS = 1e-2  # the same, as a fraction of the root mean square of x0
+FIRST_OF_WEIGHTS = 0.2  # the same, as a fraction of the root mean square of x0
+GROWTH = 1.25  # largest factor of rbar from one step to the next
 MARGIN = 5.0  # factor of the lower bound until the first arrival, and 1 after it
 MOVED = 5.0  # factor of the movement of the mean point while the number of steps doubled
 KEPT = 0.25  # smallest fraction of rbar that remains after an arrival
@@ -45,12 +46,12 @@ class Scale(NamedTuple):
 def first_distance(xp: Any, largest: Any, rms: Any) -> Any:
     """First r̄ and λ, from the largest entry of x0 and its root mean square.
 
-    Weights that are not 0 at the start have a scale: a hundredth of it is a small step.
+    Weights that are not 0 at the start have a scale, of which a fifth is a small distance.
 
     Examples
     --------
     >>> float(first_distance(np, 0.0, 0.0)), float(first_distance(np, 1.0, 0.5))
-    (1e-06, 0.005)
+    (1e-06, 0.1)
     """
     return _larger(xp, FIRST * (1.0 + largest), FIRST_OF_WEIGHTS * rms)
 
@@ -69,6 +70,9 @@ def ends_epoch(step: Any) -> Any:
 def update_scale(xp: Any, scale: Scale, size: Any, moved: Any) -> tuple[Any, Scale]:
     """Raise r̄ to the lower bound, and lower it on arrival; return whether the run has arrived.
 
+    r̄ grows by at most a quarter per step: the first few gradients of any smooth function agree,
+    whatever its distance, and at first all coordinates move by r̄ at once.
+
     At the end of an epoch ``moved`` is the largest entry of mean − before, otherwise 0. If the mean
     point has moved, but by less than r̄/5, the steps are longer than the way that is left: the run
     restarts from the mean (the caller moves the origin there and clears the weighted sum) with r̄
@@ -84,11 +88,12 @@ def update_scale(xp: Any, scale: Scale, size: Any, moved: Any) -> tuple[Any, Sca
     --------
     >>> arrived, scale = update_scale(np, Scale(rbar=0.1, lam=0.1, numerator=1.0), 2.0, 0.0)
     >>> bool(arrived), float(scale.rbar)
-    (False, 2.5)
+    (False, 0.125)
     """
     some = size > 0.0
     bound = scale.margin * scale.numerator / xp.where(some, size, 1.0)
-    rbar = _larger(xp, scale.rbar, xp.where(some, bound, 0.0))
+    rbar, most = _larger(xp, scale.rbar, xp.where(some, bound, 0.0)), GROWTH * scale.rbar
+    rbar = xp.where(rbar < most, rbar, most)
     reach = MOVED * moved
     arrived = (reach > 0.0) & (reach < rbar)
     rbar = xp.where(arrived, _larger(xp, reach, KEPT * rbar), rbar)

@@ -14,7 +14,7 @@
 
 from mixfree.streams.fit.plan import FitPlan
 from mixfree.streams.fit.stream_fit import StreamFit
-from mixfree.streams.predict.predictions import write_predictions
+from mixfree.streams.predict import write_predictions
 from mixfree.streams.read.files import StreamFile, find_files
 from mixfree.streams.read.source import Source
 from mixfree.streams.report.page import write_page

@@ -83,7 +83,7 @@ class IterativeTD:
         """Learn from transitions in the form of :meth:`TDLearner.look_up`, in compiled code."""
 
         def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
-            from mixfree.kernels.td import td
+            from mixfree.kernels.engine import td
 
             return int(td(plan, run, self.gamma, rows, *parts, order))
 

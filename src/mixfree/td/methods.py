@@ -69,7 +69,7 @@ class ProjectedTD(Method):
 _REPLAY = ("sgd-er", "sgd-rer")  # they need gradients of earlier samples
 _OF_RADIUS = ("mag", "adagrad")  # their step size is that of the radius
 # Feature norms are at most 1, so θ has the units of values, and the ladder starts at 1.
-_LADDER = {"first": 1.0, "output": "average"}
+_LADDER = {"first": 1.0}
 
 
 def td_methods() -> Methods:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole, shown
 from mixfree.chains import MarkovChain
-from mixfree.td.features.table import feature_matrix
+from mixfree.td.features.lookup import feature_matrix
 from mixfree.td.learner import check_gamma
 from mixfree.td.tables import gymnasium_process, mdp_process
 

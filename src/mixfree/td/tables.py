@@ -9,7 +9,7 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import shown
 from mixfree.td.episodes import make_env
-from mixfree.td.features.table import tabular
+from mixfree.td.features.lookup import tabular
 from mixfree.td.policies import policy_matrix
 
 

@@ -158,11 +158,11 @@ class Ladder(StreamOptimizer):
             # From the point back to its origin.
             buffer = buffers[p] = local(state["origin"]) - points[p]
             dots.append(lr * torch.dot(g.reshape(-1), buffer.reshape(-1)))
-            # What has not moved yet does not hold up the rest.
-            if self.run["alpha"] is None and state["moved"]:
-                pull = local(state["weighted_sum"]).add_(g, alpha=self.run["lam"] * lr)
+            if self.run["alpha"] is None:
+                # What has not moved yet does not hold up the rest.
+                away = torch.where(buffer != 0.0, g, 0.0)
+                pull = local(state["weighted_sum"]).add_(away, alpha=self.run["lam"] * lr)
                 pulls[p] = torch.abs(pull, out=buffer).sum()
-            state["moved"].fill_(1.0)
         return buffers, sum(numbers(dots, next(iter(points)))), pulls
 
     def _begin(self, points: Points) -> None:
@@ -180,7 +180,7 @@ class Ladder(StreamOptimizer):
                 # The smallest normal number, so that 0/√Q is 0.
                 tiny = torch.full_like(x, torch.finfo(x.dtype).tiny)
                 new = {"origin": x, "before": x.clone(), "squares": tiny}
-                self.state[p].update(new, weighted_sum=torch.zeros_like(x), moved=torch.zeros(()))
+                self.state[p].update(new, weighted_sum=torch.zeros_like(x))
 
     def _search(self, along: float, sizes: Points, points: Points) -> None:
         """Update r̄ and λ, and restart from the mean point if the run has arrived."""
@@ -195,7 +195,7 @@ class Ladder(StreamOptimizer):
             torch._foreach_copy_(before, means)
         pulls = self._get("weighted_sum", params)
         for p, pull in zip(params, pulls, strict=True):
-            if p not in sizes and self.state[p]["moved"]:
+            if p not in sizes:
                 sizes[p] = pull.abs().sum()
         size = sum(numbers(list(sizes.values()), params[0]))
         scale = Scale(run["rbar"], run["lam"], run["numerator"] + along, run["margin"])

@@ -9,7 +9,7 @@ from mixfree.linear.glm import control_variates
 from mixfree.linear.glm import rows as rows_module
 from mixfree.linear.glm.control_variates import ERROR_DRAWS, _signs, functions
 from mixfree.linear.glm.fit import GlmFit
-from mixfree.linear.glm.kept import Kept
+from mixfree.linear.glm.rows import Kept
 from mixfree.linear.losses import Huber, Logistic, Softmax
 
 ROWS, MEMORY = 3000, 1500

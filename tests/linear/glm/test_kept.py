@@ -2,7 +2,7 @@
 
 import pytest
 
-from mixfree.linear.glm.kept import rows_of
+from mixfree.linear.glm.rows import rows_of
 
 
 def test_memory_in_rows_and_bytes():

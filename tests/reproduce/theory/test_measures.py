@@ -7,8 +7,7 @@ from mixfree.reproduce.paper.problem import Regression, problem_of
 from mixfree.reproduce.theory import measures
 from mixfree.reproduce.theory.claims import bias_claim, claims, equality_claim, values_of
 from mixfree.reproduce.theory.experiment import cells, measure, report
-from mixfree.reproduce.theory.measures import second_moments
-from mixfree.reproduce.theory.windows import Windows
+from mixfree.reproduce.theory.measures import Windows, second_moments
 
 HORIZON = 1 << 8
 CLOSED = ("Eq. (7): E", "Lemma 3.1: E‖", "Lemma 3.1: T·E")

@@ -3,7 +3,7 @@ import pytest
 
 from mixfree.linear.losses import Squared, linear_gradient
 from mixfree.reproduce.paper.problem import Regression
-from mixfree.reproduce.theory.windows import Windows
+from mixfree.reproduce.theory.measures import Windows
 
 PROBLEM = Regression.draw(seed=2, per_state=6, dimension=3)
 

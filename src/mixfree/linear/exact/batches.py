@@ -8,17 +8,16 @@ from mixfree.base.checks import check_whole
 from mixfree.base.equal_batches import EqualBatches
 from mixfree.base.interrupts import shallow
 from mixfree.base.state import State
-from mixfree.linear.exact.blocks import Blocks, block_rows, block_sums
+from mixfree.linear.exact.blocks import PARTS, Blocks, block_rows, block_sums
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums, stacked
 from mixfree.linear.exact.windows import Window, Windows
 
-MIN_LENGTH = 16  # rows per batch, unless the whole stream is shorter than a block
+MIN_LENGTH = 16  # rows per batch of control variates
 MIN_BATCHES, MAX_BATCHES = 16, 64  # at which neighbours are joined: as many as fit in memory
-LONG_BLOCKS = 4  # blocks that are summed as one, once the stream has MIN_BLOCKS of them
-MIN_BLOCKS = 16
+MIN_BLOCK = 1024  # rows of the first blocks, or 8 per column
+LONG_BLOCKS = 4  # blocks that are summed as one, once there are enough rows
 MAX_BLOCK_VALUES = 1 << 21  # values of such a long block: 16 MB
-PER_PENDING = 16  # summed rows per pending row above which rough weights do without those
 MEMORY = 32_000_000  # bytes for the batches; there are MIN_BATCHES even if they need more
 
 
@@ -61,13 +60,14 @@ class Batches(State):
         self.windows = Windows(columns, targets, memory=self.memory // 8)
         most, nothing = most_batches(columns, self.memory), Sums.nothing(columns, targets)
         block, fit = block_rows(columns), MAX_BLOCK_VALUES // max(columns, 1)
+        first = min(max(MIN_BLOCK, 8 << columns.bit_length() >> 1), block)
         # Not few rows per batch at first, since a batch has columns² sums.
-        length = min(max(2 * block // most, MIN_LENGTH, 1 << columns.bit_length() >> 1), block)
+        length = min(max(2 * first // most, 1 << columns.bit_length() >> 2), first)
         self._batches = EqualBatches(nothing, Sums.joined, most, length)
         self._current = nothing  # of the batch being filled
         self._sums = nothing  # of all full batches
         self._quick = True
-        self._lengths = block, max(min(LONG_BLOCKS * block, 1 << fit.bit_length() >> 1), block)
+        self._lengths = first, max(min(LONG_BLOCKS * block, 1 << fit.bit_length() >> 1), block)
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -80,22 +80,16 @@ class Batches(State):
         return self._sums.rows + self._current.rows + self._blocks.filled
 
     @property
-    def folded(self) -> Sums:
-        """The sums of all rows but the pending ones."""
-        return self._sums.joined(self._current)
-
-    @property
-    def nearly_folded(self) -> bool:
-        """Whether few rows are pending beside those that are summed."""
-        return self._blocks.filled <= (self.rows - self._blocks.filled) // PER_PENDING
-
-    @property
     def total(self) -> Sums:
         """The sums of all rows."""
-        total, waiting = self.folded, self._blocks.pending
+        total, waiting = self._sums.joined(self._current), self._blocks.pending
         return (
             total if waiting is None else total.joined(block_sums(*waiting, quick=self._quick)[0])
         )
+
+    def column_sums(self) -> Array:
+        """Return the weighted sum of each column."""
+        return self._blocks.column_sums(self._sums.joined(self._current))
 
     @property
     def split(self) -> Sums:
@@ -188,9 +182,9 @@ class Batches(State):
 
     def _length(self) -> int:
         """Return the rows of the next block: more on long streams, to join sums less often."""
-        filled, (length, long) = self._current.rows, self._lengths
-        if self._sums.rows >= MIN_BLOCKS * length and filled % long == 0:
-            length = long
+        filled, (least, most) = self._current.rows, self._lengths
+        length = 1 << ((self._sums.rows + filled) // PARTS).bit_length() >> 1
+        length = min(max(length, least), most)
         # Blocks were longer or shorter before columns were added, so that a batch may end sooner.
         return min(length, self._batches.length - filled) if filled else length
 

@@ -13,6 +13,7 @@ from mixfree.base.state import State
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums, sums_of
 
+PARTS = 8  # the next block has at most 1/PARTS of the rows so far
 MAX_PRODUCT_VALUES = 1 << 19  # per matrix product: they stay in a cache
 
 
@@ -60,6 +61,11 @@ class Blocks(State):
     def stored(self) -> tuple[Array, Array, Array | None]:
         """The pending rows, if any, with their targets and weights."""
         return _block(self._rows, self._targets, self._weights, 0, self.filled)
+
+    def column_sums(self, others: Sums) -> Array:
+        """Return the weighted sum of each column over the pending rows and those of ``others``."""
+        pending = self._weights[: self.filled] @ self._rows[: self.filled]
+        return np.asarray(others.weight * others.mean[: self.columns] + pending)
 
     def cut(
         self,

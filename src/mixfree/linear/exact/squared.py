@@ -101,11 +101,7 @@ class SquaredFit(State):
         """Return one row, in the units of the rows; an intercept is last."""
         return self.solution.weights
 
-    def rough_weights(self) -> Array:
-        """Return the weights, without a few pending rows whose sums would have to be found."""
-        if isinstance(self._sums, Forgetting) or not self._sums.nearly_folded:
-            return self.weights()
-        return self._fitted(self._sums.folded).weights
+    rough_weights = weights  # solved for as quickly
 
     def _fitted(self, sums: Sums) -> Solution:
         return solve(sums, l2=self.l2, radius=self.radius, intercept=self.intercept)
@@ -139,6 +135,12 @@ class SquaredFit(State):
             errors = self._errors(sums, weights)
             found.append((weights, 0.0 if errors is None else errors[0]))
         return found
+
+    def column_sums(self) -> Array:
+        """Return the sum of each column over all rows."""
+        if isinstance(self._sums, Forgetting):
+            raise ValueError("sums of columns need half_life=None")
+        return self._sums.column_sums()
 
     def _errors(self, sums: Sums, weights: Array) -> tuple[float, float] | None:
         with np.errstate(all="ignore"):  # a result that is not finite is unknown

@@ -7,6 +7,7 @@ or times the prediction, gave no measurable gain.)
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 from scipy import linalg
@@ -15,9 +16,8 @@ from mixfree.base import draws
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact.products import Products
 from mixfree.linear.exact.sums import Sums
-from mixfree.linear.glm.kept import Kept
 from mixfree.linear.glm.newton import Objective, Point, zero_sums
-from mixfree.linear.glm.rows import Rows
+from mixfree.linear.glm.rows import Kept, Rows
 from mixfree.linear.losses import Family
 
 FUNCTIONS = 3  # per output
@@ -87,13 +87,10 @@ class ControlVariates:
         u = np.hstack([(u - self._shifts) / self._units, np.ones((len(u), outputs))])
         return u.reshape(len(u), -1, outputs)
 
-    def correction(self, beta: Array) -> tuple[Array, Array, Array]:
-        """Return β times the stream's sums minus their estimates from the kept rows.
-
-        A linear term, outputs × weights; a matrix; and its factor β₀ for each output.
-        """
+    def corrected(self, objective: Objective, beta: Array) -> Objective:
+        """Add β times the stream's sums minus their estimates from the kept rows."""
         linear = np.einsum("kj,jkq->kq", beta[:, :-1], self._linear)
-        return linear, self._quadratic, beta[:, -1]
+        return replace(objective, correction=(linear, self._quadratic, beta[:, -1]), beta=beta)
 
     def scores(self, batches: Iterable[Sums], point: Point) -> Array:
         """Return the gradients of batches' losses, as explained by functions and predictions."""
@@ -139,7 +136,7 @@ class ControlVariates:
     ) -> tuple[Array, Array]:
         """Return functions, 1 and prediction of each kept row, and the slopes of its loss."""
         z = x @ theta.T
-        slope = objective.family.at(z, targets)[1]
+        slope = objective.loss.at(z, targets)[1]
         return np.concatenate([self._functions(kept), z[:, None, :]], axis=1), slope
 
     def excess_loss(self, point: Point) -> Array:
@@ -170,22 +167,13 @@ class ControlVariates:
 
     def _freedom(self, point: Point) -> float:
         """Return the degrees of freedom of a variance, from the spread of the rows' squares."""
-        total, squares = self._squares(point)
-        return 2.0 * total * total / max(squares - total * total / len(self._rows.sample), 1e-300)
-
-    def rough_excess(self, point: Point) -> float:
-        """Return about the mean excess loss due to sampling, up to a factor."""
-        return self._squares(point)[0]
-
-    def _squares(self, point: Point) -> tuple[float, float]:
-        """Return the sums of the squares of the rows' errors in the fit's metric, and of theirs."""
         total = squares = 0.0
         for x, rest in self._residuals(point):
             white = linalg.solve_triangular(point.metric, x.T, lower=True, check_finite=False)
             each = np.einsum("ij,ij->j", white, white) * np.einsum("ij,ij->i", rest, rest)
             total += float(each.sum())
             squares += float(each @ each)
-        return total, squares
+        return 2.0 * total * total / max(squares - total * total / len(self._rows.sample), 1e-300)
 
     def sampling_errors(self, point: Point) -> Array:
         """Return random gradients whose squares sum to the sampling variance.

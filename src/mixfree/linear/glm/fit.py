@@ -14,7 +14,7 @@ sums over all rows (:mod:`mixfree.linear.glm.newton`). For the squared loss the 
 be perfect.
 """
 
-import copy
+import hashlib
 from dataclasses import replace
 from typing import Any, Self
 
@@ -31,6 +31,7 @@ from mixfree.base.checks import (
 )
 from mixfree.base.interrupts import shallow
 from mixfree.base.sample import UniformSample, replaced_at_once
+from mixfree.base.state import State
 from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_rows
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.streamsums import StreamSums
@@ -38,10 +39,9 @@ from mixfree.linear.exact.sums import Sums
 from mixfree.linear.glm.control_variates import FUNCTIONS, functions
 from mixfree.linear.glm.gap import NOTHING, Gap, gap_of
 from mixfree.linear.glm.inference import GlmInference
-from mixfree.linear.glm.kept import Kept, rows_of, stream_seed
 from mixfree.linear.glm.newton import Point
 from mixfree.linear.glm.problem import ROUGH_DECREMENT, Problem
-from mixfree.linear.glm.rows import Settings
+from mixfree.linear.glm.rows import MIN_ROWS, Kept, Settings, rows_of
 from mixfree.linear.losses import Family, Loss, Squared, predictions
 
 GROWTH = 1.5  # growth of the stream between updates of the reference weights
@@ -52,7 +52,7 @@ KEPT = ("rows", "targets", "weights", "before")  # columns of the sample
 START_ROWS = 4096  # rows of the sample for the fit from which the final one starts
 
 
-class GlmFit:
+class GlmFit(State):
     r"""Fits a linear model with one of five losses to a stream, in bounded memory.
 
     It minimises, over all rows i with weights :math:`\omega_i`,
@@ -130,39 +130,49 @@ class GlmFit:
         self.samples, self.memory = 0, memory
         self.size = rows_of(memory, columns, loss.outputs)
         self._blocks = Blocks(columns)  # with all rows of a stream that is not longer than that
-        self._sums: StreamSums | None = None  # of all rows; None while all are kept
-        self._sample: UniformSample | None = None  # rows, targets, weights, predictions
+        self._sums = StreamSums(*self._functions)  # of all rows; empty while all are kept
+        self._sample = UniformSample(self.size, self.seed)  # rows, targets, weights, predictions
         self._reference = np.zeros(self._shape)  # reference weights, in the units of the rows
         self._due = 0  # number of rows at which they are updated
-        self._streams: tuple[int, ...] = ()  # seeds of all merged streams
+        self._streams: list[int] = []  # seeds of the sample and of all merged ones
         self._solution: tuple[Problem, Point] | None = None
         self._inference: GlmInference | None = None
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The attributes to save."""
+        return "samples", "size", "_blocks", "_sums", "_sample", "_reference", "_due", "_streams"
 
     @property
     def _shape(self) -> tuple[int, int]:
         return self.settings.loss.outputs, self.settings.columns + self.settings.intercept
 
     @property
-    def kept(self) -> int:
-        """Number of rows that are stored."""
-        return self._blocks.filled + (0 if self._sample is None else self._sample.filled)
+    def _functions(self) -> tuple[int, int]:
+        return self.settings.columns, FUNCTIONS * self._shape[0]
 
     @property
-    def _seen(self) -> int:
-        """Number of rows in the sums."""
-        return 0 if self._sums is None else self._sums.rows
+    def kept(self) -> int:
+        """Number of rows that are stored."""
+        return self._blocks.filled + self._sample.filled
 
     @property
     def complete(self) -> bool:
         """Whether all rows are stored, so that the fit is exactly that to all rows."""
-        return self._sums is None
+        return self._sums.rows == 0
 
     def successor(self) -> Self:
         """Return a copy that shares all rows and sums; only one of the two may be continued."""
         twin = shallow(self)
-        twin._blocks = self._blocks.successor()
-        if self._sums is not None and self._sample is not None:
-            twin._sums, twin._sample = self._sums.copy(), self._sample.successor()
+        twin._blocks, twin._sums = self._blocks.successor(), self._sums.copy()
+        twin._sample, twin._streams = self._sample.successor(), list(self._streams)
+        return twin
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        twin = shallow(self)
+        twin._blocks, twin._sums = self._blocks.copy(), self._sums.copy()
+        twin._sample, twin._streams = self._sample.copy(), list(self._streams)
         return twin
 
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
@@ -185,34 +195,31 @@ class GlmFit:
 
     def _length(self) -> int:
         """Return the rows of the next block: more as the stream grows, for speed."""
-        if self._sums is None:
+        if self.complete:
             return self.size + 1
-        return min(1 << (self._seen // 8).bit_length() >> 1, block_rows(self.settings.columns))
+        return min(1 << (self._sums.rows // 8).bit_length() >> 1, block_rows(self.settings.columns))
 
     def _fold(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Add a block to the sums, and offer its rows to the sample."""
         check_values(rows=rows)
         new = self._rows_of(rows, targets, weights)
-        if self._sums is None or self._sample is None:
+        if self.complete:
             # From now on not all rows are kept.
-            self._update_reference(new, 1.0)
-            seed = stream_seed(self.seed, new)
+            self._reference = self._rough(new, 1.0, None)
+            self._streams = [stream_seed(self.seed, new)]
             self._sums = StreamSums(*self._functions, len(rows))
-            self._sample, self._streams = UniformSample(self.size, seed), (seed,)
-        before = self._predictions(rows)
-        self._sums.add(rows, functions(self.settings.loss, before, new.targets), weights)
-        self._sample.offer([rows, new.targets, new.weights, before], replaced_at_once)
-        if self._seen >= self._due:
-            self._update_reference(*self._sampled(REFERENCE_ROWS))
+            self._sample = UniformSample(self.size, self._streams[0])
+            self._due = int(GROWTH * len(rows))
+        new.before = self._predictions(rows)
+        self._sums.add(rows, functions(self.settings.loss, new.before, new.targets), weights)
+        self._sample.offer([rows, new.targets, new.weights, new.before], replaced_at_once)
+        if self._sums.rows >= self._due:
+            self._update_reference()
 
     def _rows_of(self, rows: Array, targets: Array, weights: Array | None) -> Kept:
         """Return rows that have not been predicted."""
         ones = np.ones(len(rows)) if weights is None else weights
         return Kept(rows, targets[:, 0], ones, np.zeros((len(rows), self._shape[0])))
-
-    @property
-    def _functions(self) -> tuple[int, int]:
-        return self.settings.columns, FUNCTIONS * self._shape[0]
 
     def _predictions(self, rows: Array) -> Array:
         """Predict rows by the reference weights."""
@@ -222,53 +229,47 @@ class GlmFit:
         # Such predictions are far from all targets: a column that hardly varied became huge.
         return np.clip(z, -MAX_VALUE, MAX_VALUE, out=z)
 
-    def _update_reference(self, kept: Kept, factor: float) -> None:
-        """Update the reference weights by a fit to rows that represent ``factor`` rows each."""
-        self._reference = self._rough(REFERENCE_ROWS, kept, factor)
-        rows = max(self._seen, len(kept))
+    def _update_reference(self) -> None:
+        """Update the reference weights by a fit to some rows of the sample."""
+        rows, kept = self._sums.rows, self._rows(REFERENCE_ROWS)
+        self._reference = self._rough(*kept, self._reference)
         self._due = int((LATE_GROWTH if rows >= 16 * self.size else GROWTH) * rows)
 
     def _rough(
-        self, most: int, kept: Kept, factor: float, pending: Kept | None = None, alone: bool = False
+        self, kept: Kept, factor: float, start: Array | None, most: int = REFERENCE_ROWS
     ) -> Array:
-        """Fit to about ``most`` of the kept rows; weights in the units of the rows.
-
-        With ``alone``, without the sums and the reference weights.
-        """
+        """Fit to about ``most`` of the kept rows; weights in the units of the rows."""
         few = kept.take(slice(None, None, self._stride(len(kept), most)))
-        factor *= len(kept) / max(len(few), 1)
-        total, pending = None if alone else self._total, pending or few.take(slice(0))
-        problem = Problem.of(self.settings, few, factor, pending, total)
         ridge = REFERENCE_RIDGE * self.settings.columns / max(len(few), 1)
-        problem = replace(problem, ridge=ridge)
-        start = None if total is None else self._reference
+        factor *= len(kept) / max(len(few), 1)
+        problem = Problem.of(self.settings, few, factor, self._total, ridge)
         return problem.weights(problem.solved(start, ROUGH_DECREMENT))
+
+    def column_sums(self) -> Array:
+        """Return the weighted sum of each column over all rows."""
+        total = self._total
+        total = Sums.nothing(self.settings.columns, 0) if total is None else total
+        return self._blocks.column_sums(total)
 
     @property
     def _total(self) -> Sums | None:
-        return None if self._sums is None else self._sums.total
+        return None if self.complete else self._sums.total
 
     def _stride(self, count: int, most: int | None) -> int:
         """Return the stride that leaves about ``most`` of some rows, but enough for the columns."""
         enough = count if most is None else max(most, 16 * (self.settings.columns + 1))
         return max(count // max(enough, 1), 1)
 
-    def _sampled(self, most: int | None = None) -> tuple[Kept, float]:
-        """Return the sample in the order of arrival, and the rows that each row represents."""
+    def _rows(self, most: int | None = None) -> tuple[Kept, float]:
+        """Return about ``most`` kept rows in order of arrival, and the rows that each represents.
+
+        Rows that are not in the sums are left out.
+        """
+        if self.complete:
+            return self._rows_of(*self._blocks.stored), 1.0
         sample = self._sample
-        assert sample is not None
         kept = Kept(*sample.taken(sample.order[:: self._stride(sample.filled, most)]))
         return kept, sample.seen / len(kept)
-
-    def _rows(self, most: int | None = None) -> tuple[Kept, float, Kept]:
-        """Return kept rows, the rows that each represents, and the rows that are not in the sums.
-
-        With ``most``, only about so many rows of the sample.
-        """
-        pending = self._rows_of(*self._blocks.stored)
-        if self._sample is None:
-            return pending, 1.0, pending.take(slice(0))
-        return *self._sampled(most), pending
 
     def weights(self) -> Array:
         """Return one row per output in the units of the rows; an intercept is last."""
@@ -277,33 +278,37 @@ class GlmFit:
 
     def mean_losses(self) -> tuple[float, float]:
         """Return the mean losses of the fit and of the best constant, over the kept rows."""
-        (kept, factor, pending), loss, shape = self._rows(), self.settings.loss, self._shape
-        targets = np.concatenate([kept.targets, pending.targets])
-        weights = np.concatenate([factor * kept.weights, pending.weights])
-        constant = np.zeros((shape[0], 1))
+        kept, loss = self._solved()[0].rows.sample, self.settings.loss
+        nothing, constant = np.zeros((len(kept), 0)), np.zeros(loss.outputs)
         if self.settings.intercept:
             alone = type(self)(loss, 0)
-            alone.add(np.zeros((len(targets), 0)), targets, weights)
+            alone.add(nothing, kept.targets, kept.weights)
             constant = alone.weights()
-        own, level = self.weights().ravel(), np.zeros((len(targets), 0))
-        z = np.concatenate([predictions(own, rows.rows, shape[0]) for rows in (kept, pending)])
-        values = (loss.value(each, targets) for each in (z, predictions(constant, level, shape[0])))
-        found, least = (float(weights @ value / weights.sum()) for value in values)
+        z = (self.weights(), kept.rows), (constant, nothing)
+        values = (loss.value(predictions(w, x, loss.outputs), kept.targets) for w, x in z)
+        found, least = (float(np.average(value, weights=kept.weights)) for value in values)
         return found, least
 
     def rough_weights(self) -> Array:
         """Return weights as good as a sample of some thousand rows gives."""
-        return self._rough(REFERENCE_ROWS, *self._rows(REFERENCE_ROWS))
+        return self._rough(*self._rows(REFERENCE_ROWS), self._reference)
 
     def _solved(self) -> tuple[Problem, Point]:
         """Return the problem and its minimum."""
         if self._solution is None:
-            start, rows = None, self._rows()
-            if self._sums is not None or self.kept > 2 * START_ROWS:
-                start = self._rough(START_ROWS, *rows)
-            problem = Problem.of(self.settings, *rows, self._total)
-            given = self.settings.l2, self.settings.radius, self.settings.loss.width
-            if given == (None, None, None):
+            whole, settings = self, self.settings
+            if not self.complete and self._blocks.filled:
+                whole = self.copy()
+                whole._flush()
+            start, rows = None, whole._rows()
+            problem = Problem.of(settings, *rows, whole._total)
+            free = (settings.l2, settings.radius, settings.loss.width) == (None, None, None)
+            # The search for a ridge starts at 0, where a strong one holds the weights.
+            if (len(rows[0]) > 2 * START_ROWS or not self.complete) and not (
+                free and problem.scarce
+            ):
+                start = whole._rough(*rows, whole._reference, START_ROWS)
+            if free:
                 self._solution = problem.solved_with_ridge(start)
             else:
                 self._solution = problem, problem.solved(start)
@@ -313,7 +318,7 @@ class GlmFit:
     def ridge(self) -> float:
         """τ of ½τ‖w‖² beside the losses of the kept rows, for standardised columns; usually 0."""
         problem, _ = self._solved()
-        return problem.ridge * problem.rows.at_hand
+        return problem.ridge * float(problem.rows.sample.weights.sum())
 
     def gap(self) -> Gap:
         """Estimate the mean loss above that of the fit to all rows, with a 95 % upper bound.
@@ -327,8 +332,8 @@ class GlmFit:
     def inference(self) -> GlmInference:
         """Intervals and the correlation profile of the fit."""
         if self._inference is None:
-            rows = self._seen + self._blocks.filled
-            self._inference = GlmInference(*self._solved(), rows, self._sums)
+            rows, sums = self._sums.rows + self._blocks.filled, self._sums
+            self._inference = GlmInference(*self._solved(), rows, sums if sums.rows else None)
         return self._inference
 
     def merge(self, other: Self) -> None:
@@ -354,23 +359,21 @@ class GlmFit:
                 "cannot merge fits that begin with the same rows and the same seed: "
                 "if later rows differ, give one of them another seed"
             )
-        samples = self.samples + other.samples
-        if other._sums is None:
-            self._add_all(other)
-        elif self._sums is None:
-            mine = self._copy()
-            self._set(other._state())
-            self._add_all(mine)
+        samples, theirs = self.samples + other.samples, other.copy()
+        if self.complete and not other.complete:
+            mine = self.copy()
+            vars(self).update({name: getattr(theirs, name) for name in self.names()})
+            theirs = mine
+        if theirs.complete:
+            if (waiting := theirs._blocks.pending) is not None:
+                self._blocks.cut(*waiting, self._length, self._fold)
         else:
-            theirs = other._copy()
             self._flush()
             theirs._flush()
-            assert self._sample is not None
-            assert theirs._sums is not None and theirs._sample is not None
             self._sums.merge(theirs._sums)
             self._sample.merge(theirs._sample)
-            self._streams = tuple(sorted((*self._streams, *theirs._streams)))
-            self._update_reference(*self._sampled(REFERENCE_ROWS))
+            self._streams += theirs._streams
+            self._update_reference()
         self.samples, self._solution, self._inference = samples, None, None
 
     def mapped(self, change: ColumnMap) -> Self:
@@ -378,96 +381,61 @@ class GlmFit:
 
         Bytes of memory hold fewer rows if there are more columns.
         """
-        twin = self._copy()
+        twin = self.copy()
+        twin._solution = twin._inference = None
         twin.settings = replace(self.settings, columns=change.after)
         twin.size = min(self.size, rows_of(self.memory, change.after, self._shape[0]))
-        twin._blocks = self._blocks.mapped(change)
-        if twin._sums is not None and twin._sample is not None:
-            twin._sums, twin._sample = twin._sums.mapped(change), twin._sample.shrunk(twin.size)
+        twin._blocks, twin._sums = self._blocks.mapped(change), self._sums.mapped(change)
+        twin._sample = twin._sample.shrunk(twin.size)
+        if not self.complete:
             twin._sample.columns[0] = change.rows(twin._sample.column(0))
-        if change.places or self._sums is None:
-            slopes, level = np.split(self._reference, [self.settings.columns], axis=1)
-            twin._reference = np.hstack([change.rows(slopes), level])
-        else:  # no weights of the new columns need predict the same
-            twin._reference = twin._rough(
-                REFERENCE_ROWS, *twin._sampled(REFERENCE_ROWS), alone=True
-            )
+        slopes, level = np.split(self._reference, [self.settings.columns], axis=1)
+        twin._reference = np.hstack([change.rows(slopes), level])
+        if not (change.places or self.complete):  # no weights of the new columns need predict alike
+            twin._reference = twin._rough(*twin._rows(REFERENCE_ROWS), None)
         if (waiting := twin._blocks.pending) is not None and twin._blocks.filled >= twin._length():
             twin._blocks = Blocks(change.after)
             twin._blocks.cut(*waiting, twin._length, twin._fold)
         return twin
 
-    def _add_all(self, other: Self) -> None:
-        """Add the rows of a fit that has kept all its rows."""
-        if (waiting := other._blocks.pending) is not None:
-            self._blocks.cut(*waiting, self._length, self._fold)
-
     def _flush(self) -> None:
         """Fold the pending rows."""
-        waiting = self._blocks.pending
-        if waiting is not None:
+        if (waiting := self._blocks.pending) is not None:
             self._blocks = Blocks(self.settings.columns)
             self._fold(*waiting)
 
-    def _copy(self) -> Self:
-        twin = copy.copy(self)
-        twin._set(self._state())
-        return twin
-
-    def _state(self) -> tuple[Any, ...]:
-        """Return copies of all attributes that change."""
-        both = [None if each is None else each.copy() for each in (self._sums, self._sample)]
-        return self.samples, self._blocks.copy(), *both, self._reference, self._due, self._streams
-
-    def _set(self, state: tuple[Any, ...]) -> None:
-        self.samples, self._blocks, self._sums, self._sample, *rest = state
-        self._reference, self._due, self._streams = rest
-        self._solution = self._inference = None
-
-    def plain(self) -> dict[str, Any]:
-        """Return the state as numbers and copies of arrays."""
-        sample = self._sample
-        return {
-            "samples": self.samples,
-            "size": self.size,
-            "blocks": self._blocks.plain(),
-            "sums": None if self._sums is None else self._sums.plain(),
-            "sample": None if sample is None else {"seed": sample.seed} | sample.plain(),
-            "reference": self._reference.copy(),
-            "due": self._due,
-            "streams": list(self._streams),
-        }
-
     def restored(self, plain: Any, what: str) -> Self:
         """Return the fit from which ``plain`` was made, after checking it."""
-        if set(plain) != set(self.plain()):
-            raise ValueError(f"state of the {what} has entries {sorted(plain)}")
-        samples = check_whole(plain["samples"], "samples of the state", least=0)
-        size = check_whole(plain["size"], "size of the state", most=2**31)
-        reference = check_array(plain["reference"], "reference", self._shape)
-        due = check_whole(plain["due"], "due of the state", least=0)
-        streams = tuple(_seed(each) for each in plain["streams"])
-        blocks, sums = Blocks(self.settings.columns).restored(plain["blocks"], "blocks"), None
-        if (plain["sums"] is None) != (plain["sample"] is None):
-            raise ValueError(f"state of the {what} does not fit: it has sums or a sample, not both")
-        sample = None
-        if plain["sums"] is not None:
-            sums = StreamSums(*self._functions).restored(plain["sums"], "sums")
-            state = dict(plain["sample"])
-            sample = UniformSample(size, _seed(state.pop("seed"))).restored(state, "sample")
-            kept, shape = sample.filled, (self.settings.columns, self._shape[0])
-            shapes = (kept, shape[0]), (kept,), (kept,), (kept, shape[1])
-            for name, column, wanted in zip(KEPT, sample.columns, shapes, strict=True):
-                check_array(column, name, wanted)
-            if not (sample.columns[2] > 0.0).all() or sums.rows != sample.seen:
-                raise ValueError(f"state of the {what} does not fit: its sample is of other rows")
-            self.settings.loss.check_targets(sample.columns[1])
-        self.settings.loss.check_targets(blocks.stored[1][:, 0])
         twin = shallow(self)
-        twin._set((samples, blocks, sums, sample, reference, due, streams))
-        twin.size = size
+        for each in plain["streams"]:
+            check_whole(each, "seed of the state", least=0, most=2**64 - 1)
+        twin.size = check_whole(plain["size"], "size of the state", most=2**31)
+        twin._sample = UniformSample(twin.size, (*plain["streams"], self.seed)[0])
+        twin._sums = StreamSums(*self._functions)
+        twin = State.restored(twin, plain, what)
+        twin._solution = twin._inference = None
         return twin
 
+    def check(self, what: str) -> None:
+        """The sample is of the rows in the sums, and all targets suit the loss."""
+        kept, sample = self._sample.filled, self._sample
+        if min(self.samples, self._due) < 0 or self._sums.rows != sample.seen:
+            raise ValueError(f"state of the {what} does not fit: its sample is of other rows")
+        shapes = (kept, self.settings.columns), (kept,), (kept,), (kept, self._shape[0])
+        for name, column, shape in zip(KEPT, sample.columns, shapes, strict=kept > 0):
+            check_array(column, name, shape)
+        if kept and not (sample.columns[2] > 0.0).all():
+            raise ValueError(f"state of the {what} does not fit: a row has no weight")
+        for targets in (*sample.columns[1:2], self._blocks.stored[1][:, 0]):
+            self.settings.loss.check_targets(targets)
 
-def _seed(value: Any) -> int:
-    return check_whole(value, "seed of the state", least=0, most=2**64 - 1)
+
+def stream_seed(seed: int, kept: Kept) -> int:
+    """Return a seed that two streams share only if they begin with the same rows.
+
+    With a common seed, merging would keep rows with the same numbers from both streams.
+    """
+    found = hashlib.blake2b(seed.to_bytes(8, "little"), digest_size=8)
+    for array in (kept.rows, kept.targets):
+        found.update(array[:MIN_ROWS].astype("<f8").tobytes())
+    return int.from_bytes(found.digest(), "little")

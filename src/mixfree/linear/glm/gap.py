@@ -6,10 +6,9 @@ import numpy as np
 from scipy import special
 
 from mixfree.base.arithmetic import Array
-from mixfree.linear.glm.kept import Kept
 from mixfree.linear.glm.newton import Point
 from mixfree.linear.glm.problem import ROUGH_DECREMENT, Problem
-from mixfree.linear.glm.rows import Rows
+from mixfree.linear.glm.rows import Kept, Rows
 
 MAX_FREEDOM = 1e9  # degrees of freedom that are as good as infinitely many
 LEVEL = 0.98  # nominal level of the 95 % bound, since sorted streams have heavier tails
@@ -34,6 +33,11 @@ def gap_of(problem: Problem, point: Point) -> Gap:
     Where classes can be separated, the losses of the kept rows are uninformative. The gap then
     follows from losses of rows that are left out of further fits, above the least loss of the same
     rows: half of this excess is that of the fit itself.
+
+    The bound is over the choice of the kept rows alone, of a given stream: it says nothing of how
+    far the fit to all rows is from the truth, which intervals say. It takes the gradient's error
+    as normal and the loss as quadratic around the fit. Where a few kept rows carry most of the
+    error, as rows of a rare regime do, both fail towards too small a bound.
     """
     if problem.ridge:
         lost, shares = _held_out(problem, point)

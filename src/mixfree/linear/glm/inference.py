@@ -81,10 +81,9 @@ class GlmInference(BatchMeans):
     def _slopes(self) -> Iterator[tuple[Array, Array, Array]]:
         """Standardised rows, the slopes of their weighted losses, and their weights; in order."""
         rows = self._problem.rows
-        for x, targets, _, kept in rows:
-            weights = kept.weights / rows.weight
-            _, slope = rows.loss.at(x @ self._point.theta.T, targets)
-            yield x, slope * weights[:, None], weights
+        for (x, targets, weights, _), z in zip(rows.slabs, self._point.predictions, strict=True):
+            weights = weights / rows.factor
+            yield x, rows.loss.at(z, targets)[1] * weights[:, None], weights
 
     @cached_property
     def _scores(self) -> Array:

@@ -12,9 +12,9 @@ The brackets are 0 in expectation, so that the objective is unbiased for any β.
 least squares: the combination of functions approximates the slopes of the kept rows.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import linalg
@@ -22,9 +22,6 @@ from scipy import linalg
 from mixfree.base.arithmetic import Array
 from mixfree.linear.glm.rows import Rows
 from mixfree.linear.losses import Family
-
-if TYPE_CHECKING:
-    from mixfree.linear.glm.control_variates import ControlVariates
 
 MAX_DIRECT = 500  # unknowns of several outputs up to which their Hessian is factored
 DECREMENT = 1e-12  # Newton decrement, relative to the loss, at which steps end
@@ -49,49 +46,40 @@ class Objective:
         The rows.
     penalty
         Ridge per standardised column, 0 for the intercept.
-    controls, beta
-        The stream's sums and their coefficients, if the loss of the rows is corrected by them.
     loss
-        Another loss than that of the rows.
+        The loss in the unit of the rows.
+    correction
+        A linear term, a matrix, and its factor for each output, if the sums correct the loss.
+    beta
+        Coefficients of the sums.
     """
 
     rows: Rows
     penalty: Array
-    controls: "ControlVariates | None" = None
+    loss: Family
+    correction: tuple[Array, Array, Array] | None = None
     beta: Array | None = None
-    loss: Family | None = None
     inverse_factors: Array | None = field(default=None, init=False)  # of a Hessian met before
-
-    @cached_property
-    def family(self) -> Family:
-        """The loss."""
-        return self.loss or self.rows.loss
-
-    @cached_property
-    def correction(self) -> tuple[Array, Array, Array] | None:
-        """A linear term, a matrix, and its factor for each output."""
-        if self.controls is None or self.beta is None:
-            return None
-        return self.controls.correction(self.beta)
 
     def at(self, theta: Array) -> "Point":
         """Return value and gradient at ``theta``, outputs × weights."""
-        value, gradient, predictions = 0.0, self.penalty * theta, []
+        gradient = self.penalty * theta
+        value, predictions, curvatures = 0.5 * float(np.vdot(theta, gradient)), [], []
         with np.errstate(over="ignore"):
-            value += 0.5 * float(np.vdot(theta, gradient))
-            for x, targets, weights, _ in self.rows:
+            for x, targets, weights, _ in self.rows.slabs:
                 z = x @ theta.T
-                values, slopes = self.family.at(z, targets)
+                values, slopes, bend = self.loss.at(z, targets)
                 value += float(weights @ values)
                 slopes *= weights[:, None]
                 gradient += slopes.T @ x
                 predictions.append(z)
+                curvatures.append(bend)
             if self.correction is not None:
-                linear, quadratic, bend = self.correction
-                bent = bend[:, None] * (theta @ quadratic)
+                linear, quadratic, factor = self.correction
+                bent = factor[:, None] * (theta @ quadratic)
                 value += float(np.vdot(theta, linear + 0.5 * bent))
                 gradient += linear + bent
-        return Point(self, theta, predictions, value, zero_sums(gradient))
+        return Point(self, theta, predictions, curvatures, value, zero_sums(gradient))
 
 
 @dataclass(eq=False)
@@ -100,7 +88,8 @@ class Point:
 
     objective: Objective
     theta: Array
-    predictions: list[Array]
+    predictions: list[Array]  # by slab
+    curvatures: list[Array]  # of the rows' losses, by slab
     value: float
     gradient: Array
     unbounded: bool = False  # whether the search has found that there is no minimum
@@ -134,53 +123,50 @@ class Point:
     def _direct(self) -> bool:
         return len(self.theta) == 1 or self.theta.size <= MAX_DIRECT
 
-    @cached_property
-    def _curvatures(self) -> list[tuple[Array, Array, Array]]:
-        """Rows, their weights, and curvatures of their losses, rows × outputs, by slab."""
-        found, family = [], self.objective.family
-        slabs = zip(self.objective.rows, self.predictions, strict=True)
-        for (x, targets, weights, _), z in slabs:
-            bend = family.curvature(z if len(self.theta) > 1 else z[:, 0], targets)
-            found.append((x, weights[:, None], bend.reshape(z.shape)))
-        return found
+    @property
+    def _slabs(self) -> Iterator[tuple[Array, Array, Array]]:
+        """Standardised rows, their weights, and the curvatures of their losses."""
+        for (x, _, weights, _), bend in zip(
+            self.objective.rows.slabs, self.curvatures, strict=True
+        ):
+            yield x, weights[:, None], bend
 
     @cached_property
     def blocks(self) -> Array:
         """Hessian of the rows' loss in the weights of each output, with the others fixed."""
         outputs, size = self.theta.shape
         blocks = np.zeros((outputs, size, size))
-        for x, weights, bend in self._curvatures:
+        for x, weights, bend in self._slabs:
             factor = bend * weights if outputs == 1 else bend * (1.0 - bend) * weights
             if outputs > size:  # one product of matrices is faster than many small ones
                 pairs = (x[:, :, None] * x[:, None, :]).reshape(len(x), -1)
                 blocks += (factor.T @ pairs).reshape(blocks.shape)
+            elif (factor >= 0.0).all():  # half the work
+                for k, root in enumerate(np.sqrt(factor).T):
+                    half = x * root[:, None]
+                    blocks[k] += half.T @ half
             else:
-                for k in range(outputs):
-                    if outputs > 1:  # not negative: half the work
-                        half = x * np.sqrt(factor[:, k, None])
-                        blocks[k] += half.T @ half
-                    else:
-                        blocks[k] += x.T @ (x * factor)
+                blocks[0] += x.T @ (x * factor)
         return blocks
 
     @cached_property
     def _hessian_of_rows(self) -> Array:
         outputs, size = self.theta.shape
-        total = np.zeros((outputs, size, outputs, size))
-        for k, block in enumerate(self.blocks):
-            total[k, :, k, :] = block
-        for x, weights, bend in self._curvatures if outputs > 1 else ():
-            for k in range(outputs):
-                for other in range(k):
-                    factor = -bend[:, k] * bend[:, other] * weights[:, 0]
-                    total[k, :, other, :] += x.T @ (x * factor[:, None])
-        flat: Array = total.reshape(self.theta.size, -1)
-        np.fill_diagonal(flat, flat.diagonal() + np.tile(self.objective.penalty, outputs))
-        return flat
+        total = linalg.block_diag(*self.blocks)
+        if outputs > 1:
+            # The blocks between outputs have −p_k p_j; those of an output have p_k − p_k².
+            for x, weights, bend in self._slabs:
+                both = ((np.sqrt(weights) * bend)[:, :, None] * x[:, None, :]).reshape(len(x), -1)
+                total -= both.T @ both
+            for k, block in enumerate(self.blocks):
+                place = slice(k * size, (k + 1) * size)
+                total[place, place] = block
+        np.fill_diagonal(total, total.diagonal() + np.tile(self.objective.penalty, outputs))
+        return np.asarray(total)
 
     @cached_property
     def _hessian(self) -> Array:
-        """The Hessian of all outputs; only its lower triangle is complete."""
+        """The Hessian of all outputs."""
         correction = self.objective.correction
         if correction is None:
             return self._hessian_of_rows
@@ -263,7 +249,7 @@ class Point:
     def _product(self, d: Array) -> Array:
         """Multiply outputs × weights by the Hessian."""
         found = self.objective.penalty * d
-        for x, weights, bend in self._curvatures:
+        for x, weights, bend in self._slabs:
             moved = x @ d.T
             if len(d) > 1:
                 moved -= np.einsum("nk,nk->n", moved, bend)[:, None]
@@ -313,12 +299,12 @@ def _separates(point: Point, found: Point) -> bool:
 
     There are no best weights then.
     """
-    family, rows = found.objective.family, found.objective.rows
+    family, rows = found.objective.loss, found.objective.rows
     olds, news = point.predictions, found.predictions
     if max(np.abs(new - old).max() for old, new in zip(olds, news, strict=True)) < MIN_MOVE:
         return False
     for share in (1.0, 0.0):  # along the step, and along the weights themselves
-        for (_, targets, _, _), old, new in zip(rows, olds, news, strict=True):
+        for (_, targets, _, _), old, new in zip(rows.slabs, olds, news, strict=True):
             far, values = new + FAR * (new - share * old), family.at(new, targets)[0]
             harm = (family.at(far, targets)[0] - values)[values > NEGLIGIBLE]
             if not harm.max(initial=0.0) <= MAX_HARM:

@@ -7,9 +7,8 @@ import numpy as np
 from mixfree.base.arithmetic import Array, norm
 from mixfree.linear.exact.sums import Sums
 from mixfree.linear.glm.control_variates import ControlVariates
-from mixfree.linear.glm.kept import Kept
 from mixfree.linear.glm.newton import DECREMENT, Objective, Point, minimise
-from mixfree.linear.glm.rows import Rows, Settings
+from mixfree.linear.glm.rows import Kept, Rows, Settings
 from mixfree.linear.losses import Huber, Poisson, Robust
 
 LEAST_PENALTY = 1e-8  # default ridge of standardised columns per row
@@ -33,18 +32,17 @@ class Problem:
 
     @classmethod
     def of(
-        cls, settings: Settings, sample: Kept, factor: float, pending: Kept, total: Sums | None
+        cls, settings: Settings, sample: Kept, factor: float, total: Sums | None, ridge: float = 0.0
     ) -> "Problem":
         """Pose the problem for a sample of the rows summed in ``total``, or of all rows if None."""
-        rows = Rows(settings, sample, factor, pending, total)
-        return cls(rows, None if total is None else ControlVariates(rows, total), total)
+        rows = Rows(settings, sample, factor, total)
+        return cls(rows, None if total is None else ControlVariates(rows, total), total, ridge)
 
     def with_sample(self, sample: Kept) -> "Problem":
         """Pose the same problem with fewer rows of the sample."""
         rows = self.rows
         factor = rows.factor * len(rows.sample) / len(sample)
-        other = Problem.of(rows.settings, sample, factor, rows.pending, self.total)
-        return replace(other, ridge=self.ridge)
+        return Problem.of(rows.settings, sample, factor, self.total, self.ridge)
 
     @property
     def alone(self) -> "Problem":
@@ -72,7 +70,7 @@ class Problem:
         (MacKay 1992). Weights are a priori normal with variance 1/τ, and τ solves τ = γ/‖w‖² with
         γ, the number of weights that the rows determine.
         """
-        if not self._scarce:
+        if not self.scarce:
             point = self._fitted(self._first(start), seek=True)
             if not point.unbounded:
                 return self, point
@@ -81,15 +79,15 @@ class Problem:
         return problem, problem._fitted(theta)
 
     @property
-    def _scarce(self) -> bool:
+    def scarce(self) -> bool:
         """Whether a class has fewer rows at hand than weights."""
-        targets = np.concatenate([self.rows.sample.targets, self.rows.pending.targets])
+        targets = self.rows.sample.targets
         counts = self.rows.loss.class_counts(targets)
         return counts is not None and bool(counts.min() < min(self.rows.shape[1], len(targets)))
 
     def _best_ridge(self) -> tuple[float, Array]:
         """Return τ per row at hand, and weights that are close to the fit with it."""
-        rows, count = self.rows, self.rows.at_hand
+        rows, count = self.rows, float(self.rows.sample.weights.sum())
         tau, theta = FIRST_RIDGE, np.zeros(rows.shape)
         for _ in range(MAX_RIDGE_STEPS):
             point = replace(self, ridge=tau / count)._fitted(theta, close=ROUGH_DECREMENT)
@@ -126,28 +124,23 @@ class Problem:
             penalty = np.minimum(((l2 or 0.0) + extra) * unit / rows.size / rows.size, 1e100)
         penalty += self.ridge + (LEAST_PENALTY if l2 is None else 0.0)
         penalty = np.where(rows.varying, penalty, 1.0)
-        return Objective(rows, np.append(penalty, np.zeros(int(rows.settings.intercept))))
+        penalty = np.append(penalty, np.zeros(int(rows.settings.intercept)))
+        return Objective(rows, penalty, rows.loss)
 
     def _fitted(
         self, theta: Array, extra: float = 0.0, close: float = DECREMENT, seek: bool = False
     ) -> Point:
         """Minimise the loss; with ``seek``, find out whether it has a minimum."""
         objective = self._objective(extra)
-        controls = self.controls
-        if controls is None:
+        if self.controls is None:
             return minimise(objective, theta, close, seek)
-        # A rough fit is as good without the curvature of the sums.
+        # A rough fit is as good without the curvature of the sums, which may have no minimum.
         for convex in (False, True)[close > DECREMENT :]:
-            beta = controls.best_beta(objective, theta, convex)
-            corrected = replace(objective, controls=controls, beta=beta)
-            point = minimise(corrected, theta, close, seek)
-            if not point.unbounded and not convex:
+            beta = self.controls.best_beta(objective, theta, convex)
+            point = minimise(self.controls.corrected(objective, beta), theta, close, seek)
+            if not point.unbounded:
                 return point
-        if seek and point.unbounded:
-            return point
-        # The sums may do harm where the rows hardly hold them back.
-        alone = minimise(objective, theta, close)
-        return alone if point.unbounded else min(alone, point, key=controls.rough_excess)
+        return point if seek else minimise(objective, theta, close)
 
     def _length(self, theta: Array) -> float:
         return norm(self.rows.slopes(theta).ravel())

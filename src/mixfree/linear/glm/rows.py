@@ -1,17 +1,21 @@
-"""Rows of a stream in standard units, and the settings of a fit to them."""
+"""The kept rows of a stream, their number, and the same rows in standard units."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from mixfree.base.arithmetic import MIN_VALUE, Array
+from mixfree.base.checks import check_bytes, check_whole
 from mixfree.linear.exact.solve import CONSTANT_ROUNDING
 from mixfree.linear.exact.sums import Sums
-from mixfree.linear.glm.kept import Kept
 from mixfree.linear.losses import Family
 
+MIN_ROWS = 64  # least rows of a sample
+MIN_ROWS_PER_COLUMN = 3  # least rows per column: with fewer, kept rows could be fitted perfectly
+SPARE = 8  # one more row per SPARE rows is stored for a moment, before it replaces another
 MAX_SLAB_VALUES = 1 << 16  # standardised values in use at a time
 # BLAS multiplies products with fewer multiplications in one thread: waking other threads takes
 # longer, and ten times as long on a busy machine.
@@ -19,7 +23,26 @@ MAX_ONE_THREAD = 1 << 18
 MIN_SLAB_ROWS = 128  # below which products of wide rows become slow
 MAX_CACHED_VALUES = 1 << 22  # standardised values that are kept between steps
 
-Slab = tuple[Array, Array, Array, Kept]  # standardised rows, targets and weights; and the rows
+
+def rows_of(memory: int | str, columns: int, outputs: int) -> int:
+    """Convert ``memory``, a number of rows or bytes such as "32MB", to a number of rows.
+
+    Examples
+    --------
+    >>> rows_of(2048, 10, 1), rows_of("32MB", 96, 1)
+    (2048, 35555)
+    """
+    least = max(MIN_ROWS, MIN_ROWS_PER_COLUMN * (columns + 1))
+    each = 8 * (columns + outputs + 3) * (1 + 1 / SPARE)
+    if not isinstance(memory, str):
+        return check_whole(memory, "memory", least=least)
+    rows = int(check_bytes(memory, "memory", "a number of rows or bytes") / each)
+    if rows < least:
+        raise ValueError(
+            f"memory={memory!r} holds {rows:,} rows, but {columns:,} columns need {least:,}: "
+            f"give memory='{-int(-least * each // 1e6)}MB'"
+        )
+    return rows
 
 
 @dataclass(frozen=True)
@@ -33,6 +56,32 @@ class Settings:
     radius: float | None
 
 
+@dataclass(slots=True)
+class Kept:
+    """Rows with their targets, their weights, and their predictions at arrival."""
+
+    rows: Array
+    targets: Array
+    weights: Array
+    before: Array
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def take(self, places: Any) -> "Kept":
+        """Return some of the rows: copies for an array of places, views for a slice."""
+        return Kept(
+            self.rows[places], self.targets[places], self.weights[places], self.before[places]
+        )
+
+    def cut(self, length: int) -> "Iterator[Kept]":
+        """Yield views of so many rows each."""
+        return (self.take(slice(start, start + length)) for start in range(0, len(self), length))
+
+
+Slab = tuple[Array, Array, Array, Kept]  # standardised rows, targets and weights; and the rows
+
+
 class Rows:
     """Rows in standard units: columns of mean 0 and deviation 1, residuals in widths of the loss.
 
@@ -44,87 +93,62 @@ class Rows:
         Settings of the fit.
     sample, factor
         Kept rows, which represent ``factor`` rows of the stream each.
-    pending
-        Rows of the stream that the sample was not drawn from.
     total
         Sums of all rows that the sample was drawn from, if they are known.
     """
 
-    def __init__(
-        self, settings: Settings, sample: Kept, factor: float, pending: Kept, total: Sums | None
-    ) -> None:
-        self.settings, self.sample, self.factor, self.pending = settings, sample, factor, pending
-        drawn = float(sample.weights.sum()) * factor if total is None else float(total.weight)
-        self.weight = drawn + float(pending.weights.sum())
+    def __init__(self, settings: Settings, sample: Kept, factor: float, total: Sums | None) -> None:
+        self.settings, self.sample, self.factor = settings, sample, factor
+        outputs, width = self.shape = settings.loss.outputs, settings.columns + settings.intercept
+        quick = max(MAX_ONE_THREAD // max(width * outputs, 1), MIN_SLAB_ROWS)
+        self._length = max(min(MAX_SLAB_VALUES // max(width, 1), quick), 1)
+        self.weight = float(sample.weights.sum()) * factor
         if total is None:
             mean, size = self._units_of_rows()
         else:
-            mean, size = total.mean[: settings.columns], np.sqrt(total.scatter.diagonal() / drawn)
+            self.weight, mean = float(total.weight), total.mean[: settings.columns]
+            size = np.sqrt(total.scatter.diagonal() / self.weight)
             if not settings.intercept:
                 mean, size = np.zeros(settings.columns), np.hypot(size, mean)
         constant = size <= np.maximum(CONSTANT_ROUNDING * np.abs(mean), MIN_VALUE)
         self.mean, self.size = mean, np.where(constant, np.inf, size)
-        width, self.shift, self.unit = settings.loss.width, 0.0, 1.0
-        if width is not None:  # a power of two costs no digits
-            self.unit = float(np.ldexp(1.0, np.frexp(width)[1]))
+        self.shift, self.unit = 0.0, 1.0
+        if settings.loss.width is not None:  # a power of two costs no digits
+            self.unit = float(np.ldexp(1.0, np.frexp(settings.loss.width)[1]))
             if settings.intercept and len(sample):
                 self.shift = float(np.median(sample.targets))
         self.loss = settings.loss.in_unit(self.unit)
 
     def _units_of_rows(self) -> tuple[Array, Array]:
         """Return the weighted mean (0 without intercept) and deviation of columns."""
-        share = self.factor / self.weight if self.weight else 0.0
-        lots = [(p, p.weights * share) for p in self.sample.pieces]
-        lots += [(p, p.weights / self.weight) for p in self.pending.pieces]
-        mean = np.zeros(self.settings.columns)
-        if not lots:
+        mean: Array = np.zeros(self.settings.columns)
+        if not len(self.sample):
             return mean, mean
+        share, pieces = self.factor / self.weight, list(self.sample.cut(self._length))
         if self.settings.intercept:
-            first = lots[0][0].rows[0]
-            mean = first + sum(weights @ (p.rows - first) for p, weights in lots)
-        return mean, np.sqrt(sum(weights @ (p.rows - mean) ** 2 for p, weights in lots))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Shape of the weights: outputs × (columns, intercept)."""
-        return self.loss.outputs, self.settings.columns + self.settings.intercept
-
-    @property
-    def at_hand(self) -> float:
-        """Weight of the rows at hand, not of those that they represent."""
-        return float(self.sample.weights.sum() + self.pending.weights.sum())
+            first = self.sample.rows[0]
+            mean = first + share * sum(p.weights @ (p.rows - first) for p in pieces)
+        return mean, np.sqrt(share * sum(p.weights @ (p.rows - mean) ** 2 for p in pieces))
 
     @property
     def varying(self) -> Array:
         """Which columns are not constant."""
         return np.isfinite(self.size)
 
-    def __iter__(self) -> Iterator[Slab]:
-        """Yield all rows, a few at a time."""
-        yield from self.slabs
-        yield from self._cut(self.pending, 1.0) if self._stored is None else self._stored[1]
-
     @property
-    def slabs(self) -> Iterator[Slab]:
-        """The rows of the sample, a few at a time."""
-        if self._stored is None:
-            return self._cut(self.sample, self.factor)
-        return iter(self._stored[0])
+    def slabs(self) -> Iterable[Slab]:
+        """The rows, a few at a time."""
+        return self._cut() if self._stored is None else self._stored
 
     @cached_property
-    def _stored(self) -> tuple[list[Slab], list[Slab]] | None:
+    def _stored(self) -> list[Slab] | None:
         """All slabs if they are not too large."""
-        if (len(self.sample) + len(self.pending)) * self.shape[1] > MAX_CACHED_VALUES:
-            return None
-        return list(self._cut(self.sample, self.factor)), list(self._cut(self.pending, 1.0))
+        few = len(self.sample) * self.shape[1] <= MAX_CACHED_VALUES
+        return list(self._cut()) if few else None
 
-    def _cut(self, kept: Kept, factor: float) -> Iterator[Slab]:
-        outputs, width = self.shape
-        quick = max(MAX_ONE_THREAD // max(width * outputs, 1), MIN_SLAB_ROWS)
-        length = max(min(MAX_SLAB_VALUES // max(width, 1), quick), 1)
-        for start in range(0, len(kept), length):
-            piece = kept.take(slice(start, start + length))
-            weights = piece.weights * (factor / self.weight)
+    def _cut(self) -> Iterator[Slab]:
+        for piece in self.sample.cut(self._length):
+            weights = piece.weights * (self.factor / self.weight)
             yield self.standardised(piece.rows), self.targets(piece), weights, piece
 
     def standardised(self, rows: Array) -> Array:

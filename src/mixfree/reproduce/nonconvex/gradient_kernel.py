@@ -3,12 +3,12 @@
 import math
 
 from mixfree.kernels.engine import acceptable, begin, tell
-from mixfree.kernels.jit import apart, kernel
+from mixfree.kernels.jit import kernel, out_of_line
 from mixfree.kernels.losses import RobustLoss, slope
 from mixfree.kernels.vectors import sum_of_squares
 
 
-@apart
+@out_of_line
 def phase_gradient(w, z, out):
     """Write the gradient of Barron's loss of shape −2 of (xᵀw)² − y."""
     along = 0.0
@@ -19,7 +19,7 @@ def phase_gradient(w, z, out):
         out[k] = factor * z[k]
 
 
-@apart
+@out_of_line
 def network_gradient(w, z, out):
     """Write the gradient of ½(σ(vᵀtanh(Wx) + b) − y)², with w = (W, v, b)."""
     inputs = z.size - 1

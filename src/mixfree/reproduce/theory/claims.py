@@ -8,7 +8,7 @@ from mixfree.reproduce.engine.report import Claim, Row, gather, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import Interval, exponent
 from mixfree.reproduce.paper.problem import Regression, mixing_time, problem_of
-from mixfree.reproduce.theory.windows import Windows
+from mixfree.reproduce.theory.measures import Windows
 
 __all__ = ["claims", "equality_claim", "in_mixing", "in_size", "values_of"]
 

@@ -93,9 +93,9 @@ class Category(Column):
         which = texts.indices.fill_null(len(at)).to_numpy(zero_copy_only=False)
         return np.asarray(np.append(at, MISSING)[which])
 
-    def first_rows(self, entries: Array) -> dict[str, int]:
+    def first_rows(self, entries: Array, gap: Array | None) -> dict[str, int]:
         """Return the first row of each raw feature that has no place yet."""
-        found = super().first_rows(entries)
+        found = super().first_rows(entries, gap)
         new = [key for key in self.keys if key != GAP and self.place(key) < 0]
         if new:
             first = dict(
@@ -122,7 +122,7 @@ class Category(Column):
         text = key[1 : LONGEST + 1].encode("utf-8", "surrogatepass")
         return zlib.crc32(text) % self.hashed if self.hashed else UNKNOWN
 
-    def write(self, entries: Array, out: Array) -> None:
+    def write(self, entries: Array, gap: Array | None, out: Array) -> None:
         """Write 1 for each text."""
         rows = np.flatnonzero(entries >= 0)
         if len(rows):

@@ -117,9 +117,15 @@ class Column(ABC):
         """Return which entries are missing."""
         return np.asarray(np.isnan(entries))
 
-    def has_gaps(self, entries: Array) -> bool:
-        """Whether an entry is missing."""
-        return bool(self.missing(entries).any())
+    def gaps(self, entries: Array) -> Array | None:
+        """Return which entries are missing, None if there are none."""
+        found = self.missing(entries)
+        return found if found.any() else None
+
+    @property
+    def settled(self) -> bool:
+        """Whether further rows have nothing to show."""
+        return True
 
     def look(self, entries: Array) -> None:  # noqa: B027 - most kinds need not
         """Take note of all rows read."""
@@ -128,7 +134,7 @@ class Column(ABC):
         """Take note of the rows to learn from."""
 
     @abstractmethod
-    def write(self, entries: Array, out: Array) -> None:
+    def write(self, entries: Array, gap: Array | None, out: Array) -> None:
         """Write the raw features of entries that are not missing to the matrix ``out`` of zeros."""
 
     @abstractmethod
@@ -147,14 +153,15 @@ class Column(ABC):
         at = self.keys.get(key, len(self.places))
         return int(self.places[at]) if at < len(self.places) else -1
 
-    def first_rows(self, entries: Array) -> dict[str, int]:
+    def first_rows(self, entries: Array, gap: Array | None) -> dict[str, int]:
         """Return the first row of each raw feature that has no place yet."""
         new = [key for key in self.smooth if self.place(key) < 0]
-        if not new and (self.place(GAP) >= 0 or not self.has_gaps(entries)):
-            return {}
-        missing = self.missing(entries)
-        found = {GAP: int(missing.argmax())} if missing.any() and self.place(GAP) < 0 else {}
-        return found if missing.all() else found | dict.fromkeys(new, int(missing.argmin()))
+        found = {}
+        if gap is not None and self.place(GAP) < 0 and gap.any():
+            found[GAP] = int(gap.argmax())
+        if new and len(entries) and (gap is None or not gap.all()):
+            found |= dict.fromkeys(new, 0 if gap is None else int(gap.argmin()))
+        return found
 
     def fresh(self, **settings: Any) -> Self:
         """Return a column with the same settings, or other ones, that has seen nothing."""
@@ -229,9 +236,15 @@ class Number(Column):
         """Return doubles, NaN where missing."""
         return doubles(numbers_in(values, self.form))
 
-    def has_gaps(self, entries: Array) -> bool:
-        """Whether an entry is missing; a sum takes less time than a test of each."""
-        return not np.isfinite(entries.sum())
+    def gaps(self, entries: Array) -> Array | None:
+        """Return which entries are not finite; a sum takes less time than a test of each."""
+        found = None if np.isfinite(entries.sum()) else ~np.isfinite(entries)
+        return found if found is not None and found.any() else None
+
+    @property
+    def settled(self) -> bool:
+        """Whether further rows have nothing to show."""
+        return self.varied
 
     def look(self, entries: Array) -> None:
         """Sum whole numbers."""
@@ -264,19 +277,16 @@ class Number(Column):
 
     def learn(self, entries: Array) -> None:
         """Take note of whether values differ."""
-        if self.varied or not len(entries):
-            return
         known = entries[~np.isnan(entries)]
         if len(known):
             self.first = float(known[0]) if self.first != self.first else self.first
             self.varied = bool((known != self.first).any())
 
-    def write(self, entries: Array, out: Array) -> None:
+    def write(self, entries: Array, gap: Array | None, out: Array) -> None:
         """Write the values."""
-        if 0 <= (place := self.place("value")) < out.shape[1]:
-            out[:, place] = entries
-            if self.has_gaps(entries):
-                out[np.isnan(entries), place] = 0.0
+        place = self.place("value")
+        if place >= 0:
+            out[:, place] = entries if gap is None else np.where(gap, 0.0, entries)
 
     def use(self, counts: Counts, rows: int) -> Use:
         """Use the value unless it is constant or a row number, and the gaps if they are many."""
@@ -340,7 +350,7 @@ class Undecided(Column):
         """Return NaN."""
         return np.full(len(values), np.nan)
 
-    def write(self, entries: Array, out: Array) -> None:
+    def write(self, entries: Array, gap: Array | None, out: Array) -> None:
         """Write nothing."""
 
     def use(self, counts: Counts, rows: int) -> Use:

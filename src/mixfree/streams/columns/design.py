@@ -87,7 +87,7 @@ def design_of(
         begin = len(names)
         # Raw features beyond the sums belong to rows that are not learnt yet.
         filled = [place for key in use.filled if 0 <= (place := column.place(key)) < len(sums)]
-        known = rows - sum(sums[place] for place in filled)
+        known = rows - sum(_count(sums[place]) for place in filled)
         for feature in use.features:
             at, own = len(names), [(column.place(key), c) for key, c in feature.of.items()]
             own = [(place, factor) for place, factor in own if place < len(sums)]
@@ -110,8 +110,13 @@ def design_of(
 def _use(column: Column, sums: Array, rows: int, calendar: str) -> Use:
     def count(key: str) -> float:
         place = column.place(key)
-        return float(sums[place]) if 0 <= place < len(sums) else 0.0
+        return _count(sums[place]) if 0 <= place < len(sums) else 0.0
 
     if isinstance(column, Time):
         return column.use(count, rows, calendar)
     return column.use(count, rows)
+
+
+def _count(total: float) -> float:
+    """Return a sum of indicators, which a learner may know as a mean."""
+    return float(np.rint(total))

@@ -39,23 +39,19 @@ KINDS: dict[str, type[Column]] = {
 
 
 class Encoded(NamedTuple):
-    """Rows to learn from: one array per column, targets, and times if there is a column of dates.
+    """Rows to learn from: raw features, targets, and times if there is a column of dates.
 
-    ``grows`` are rows from which on there are more raw features, and how many; ``new`` has the
-    places of raw features of new values, with the column of the data that they belong to.
+    ``entries`` has one array per column. ``grows`` are rows from which on there are more raw
+    features, and how many. ``new`` has the places of raw features of new values, with the column of
+    the data that they belong to and the first row that has them.
     """
 
     entries: list[Array]
+    rows: Array
     targets: Array
     times: Array
     grows: tuple[tuple[int, int], ...] = ()
-    new: Mapping[int, int] = {}
-
-    def part(self, which: Any) -> "Encoded":
-        """Select some of the rows."""
-        times = self.times[which] if len(self.times) else self.times
-        entries = [each[which] for each in self.entries]
-        return Encoded(entries, self.targets[which], times)
+    new: Mapping[int, tuple[int, int]] = {}
 
 
 class Encoder:
@@ -77,7 +73,7 @@ class Encoder:
     Attributes
     ----------
     rows, sums
-        Number of rows learnt from, and the sums of their raw features.
+        Number of rows learnt from, and the sums of the raw features of rows that no learner sums.
     used
         Number of raw features; the matrix may have a few more columns of zeros.
     left_out
@@ -150,32 +146,45 @@ class Encoder:
             self._overflow(place)
             yield from self.encode(_slice(piece, row, None))
             return
-        for column, each in zip(self.columns, entries, strict=True):
-            _check_finite(piece, column, each)
-            if self.fixed is None:
-                column.look(each)
         targets, known = self._targets(piece)
         if not known.all():
             if self.missing == "error":
                 self._refuse(piece, int(known.argmin()), self._target)
             self._note_strays(piece, self._target, ~known)
             self._leave_out(self.target, int((~known).sum()))
+        gaps = list[Array | None]()
         for column, each in zip(self.columns, entries, strict=True):
-            if column.has_gaps(each):
-                gap = column.missing(each)
+            gap = _gaps(piece, column, each)
+            if self.fixed is None:
+                column.look(each)
+            if gap is not None:
                 self._note_strays(piece, column, gap)
                 known = self._without_gaps(piece, column, gap, known)
-        found = Encoded(entries, targets, self._times(entries))
+            gaps.append(gap)
+        times = self._times(entries)
         if not known.all():
-            found = found.part(known)
-        yield self._grown(found)
+            entries = [each[known] for each in entries]
+            gaps = [None if gap is None else gap[known] for gap in gaps]
+            targets, times = targets[known], times[known] if len(times) else times
+        if self.fixed is not None:
+            yield Encoded(entries, self.features(entries, self.fixed), targets, times)
+            return
+        grows, new, width = self._grown(entries, gaps)
+        yield Encoded(entries, self._matrix(entries, gaps, width), targets, times, grows, new)
 
     def see(self, piece: Piece) -> None:
-        """Take note of rows without learning from them, such as those of a first look."""
+        """Sum rows that no learner sums, such as those of a first look."""
         for found in self.encode(piece):
-            for _, columns in found.grows[-1:]:
-                self.grow(columns)
-            self.raw(found)
+            self.grow(found.rows.shape[1])
+            self.learn(found, 0, len(found.rows))
+            self.sums = self.sums + found.rows.sum(axis=0)
+
+    def learn(self, found: Encoded, begin: int, end: int) -> None:
+        """Take note of some of the rows that :meth:`encode` yielded."""
+        self.rows += end - begin
+        for column, each in zip(self.columns, found.entries, strict=True):
+            if not column.settled and self.fixed is None:
+                column.learn(each[begin:end])
 
     def again(self, fixed: bool) -> "Encoder":
         """Return an encoder of the same columns for a whole stream, whose first rows this has seen.
@@ -199,53 +208,33 @@ class Encoder:
         place = column.place(GAP)
         return 0 if place < 0 else int(self.sums[place])
 
-    def raw(self, part: Encoded) -> Array:
-        """Take note of rows that :meth:`encode` yielded; return their raw features.
-
-        With fixed features, return these.
-        """
-        if self.fixed is not None:
-            self.rows += len(part.targets)
-            return self.features(part.entries, self.fixed)
-        for column, entries in zip(self.columns, part.entries, strict=True):
-            column.learn(entries)
-        rows = self._matrix(part.entries)
-        smooth = (column.place(key) for column in self.columns for key in column.smooth)
-        floats = [place for place in smooth if 0 <= place < self.width]
-        counts = np.ones(len(rows)) @ rows
-        # Row by row, so that the division into batches does not change a bit.
-        onwards = np.add.accumulate(np.vstack([self.sums[floats], rows[:, floats]]), axis=0)
-        self.sums = self.sums + counts
-        self.sums[floats] = onwards[-1]
-        self.rows += len(rows)
-        return rows
-
     def grow(self, columns: int) -> None:
         """Add columns of zeros, up to so many."""
         self.sums = np.append(self.sums, np.zeros(columns - len(self.sums)))
 
-    def design(self, calendar: str = "cycles") -> Design:
-        """Return the features as far as rows have shown them."""
-        return self.fixed or design_of(self.columns, self.sums, self.rows, calendar)
+    def design(self, calendar: str = "cycles", sums: Array | None = None) -> Design:
+        """Return the features as far as rows have shown them, with the sums of a learner."""
+        sums = self.sums if sums is None else sums
+        return self.fixed or design_of(self.columns, sums, self.rows, calendar)
 
     def features(self, entries: Sequence[Array | None], design: Design) -> Array:
         """Return the features of rows; an unknown value has the mean of its column.
 
         Entries of columns without features may be None.
         """
-        absent = {}
+        absent, gaps = {}, list[Array | None]()
         for place, (column, each) in enumerate(zip(self.columns, entries, strict=True)):
-            if each is None:
-                continue
-            where = column.missing(each) if column.place(GAP) < 0 else np.zeros(len(each), bool)
-            if isinstance(column, Category):
+            gap = None if each is None else column.gaps(each)
+            gaps.append(gap)
+            where = gap if column.place(GAP) < 0 else None
+            if each is not None and isinstance(column, Category):
                 unknown = each == UNKNOWN
                 if unknown.any():
                     self.unknown[column.name] += int(unknown.sum())
-                    where = where | unknown
-            if where.any():
+                    where = unknown if where is None else where | unknown
+            if where is not None:
                 absent[place] = where
-        return design.rows(self._matrix(entries), absent)
+        return design.rows(self._matrix(entries, gaps, self.width), absent)
 
     def encode_for_prediction(self, piece: Piece, design: Design) -> tuple[Array, Array]:
         """Return the features of all rows, and which rows can be predicted."""
@@ -253,10 +242,9 @@ class Encoder:
         for column, (begin, end) in zip(self.columns, design.ranges, strict=True):
             each = column.parse(column.values(piece.batch), False) if end > begin else None
             entries.append(each)
-            if each is not None:
-                _check_finite(piece, column, each)
-                if self.missing != "auto":
-                    usable = self._without_gaps(piece, column, column.missing(each), usable)
+            gap = None if each is None else _gaps(piece, column, each)
+            if gap is not None and self.missing != "auto":
+                usable = self._without_gaps(piece, column, gap, usable)
         return self.features(entries, design), usable
 
     def needed(self, design: Design) -> list[str]:
@@ -432,24 +420,30 @@ class Encoder:
         dated = (at for at, column in enumerate(self.columns) if isinstance(column, Time))
         return next((entries[at] for at in dated), np.zeros(0, "M8[us]"))
 
-    def _grown(self, found: Encoded) -> Encoded:
-        """Place new raw features by the row and the column of their first appearance."""
-        if self.fixed is not None:
-            return found
-        new = list[tuple[int, int, int, str]]()
-        for at, (column, each) in enumerate(zip(self.columns, found.entries, strict=True)):
-            for key, row in column.first_rows(each).items():
-                new.append((row, at, len(new), key))
-        grows, width, filled = [], self.width, {}
-        for row, at, _, key in sorted(new):
+    def _grown(
+        self, entries: Sequence[Array], gaps: Sequence[Array | None]
+    ) -> tuple[tuple[tuple[int, int], ...], dict[int, tuple[int, int]], int]:
+        """Place new raw features by the row and the column of their first appearance.
+
+        Returns
+        -------
+        Rows from which on the matrix has more columns, and how many; the new raw features of
+        values; and the columns in the end.
+        """
+        found = list[tuple[int, int, int, str]]()
+        for at, (column, each, gap) in enumerate(zip(self.columns, entries, gaps, strict=True)):
+            for key, row in column.first_rows(each, gap).items():
+                found.append((row, at, len(found), key))
+        grows, width, new = [], self.width, {}
+        for row, at, _, key in sorted(found):
             column = self.columns[at]
             self._place(column, key)
             if key == GAP or isinstance(column, Category):
-                filled[column.place(key)] = at
+                new[column.place(key)] = at, row
             if self.used > width:
                 width += STEP
                 grows.append((row, width))
-        return found._replace(grows=tuple(grows), new=filled)
+        return tuple(grows), new, width
 
     def _place(self, column: Column, key: str) -> None:
         column.add(key)
@@ -502,16 +496,19 @@ class Encoder:
         where = np.array(pairs, int).reshape(-1, 2).T
         return sparse.csc_array((np.ones(len(pairs)), tuple(where)), shape=(width, self.width))
 
-    def _matrix(self, entries: Sequence[Array | None]) -> Array:
+    def _matrix(
+        self, entries: Sequence[Array | None], gaps: Sequence[Array | None], width: int
+    ) -> Array:
         """Return raw features."""
-        known = [len(each) for each in entries if each is not None]
-        rows = np.zeros((max(known, default=0), self.width))
-        for column, each in zip(self.columns, entries, strict=True):
-            if each is None:
-                continue
-            column.write(each, rows)
-            if 0 <= (gap := column.place(GAP)) < self.width:  # a later row may have the first gap
-                rows[:, gap] = column.missing(each)
+        count = max((len(each) for each in entries if each is not None), default=0)
+        plain = width == len(self.columns) and not any(each is None for each in entries)
+        plain = plain and all(isinstance(each, Number) for each in self.columns)
+        rows = np.empty((count, width)) if plain else np.zeros((count, width))
+        for column, each, gap in zip(self.columns, entries, gaps, strict=True):
+            if each is not None:
+                column.write(each, gap, rows)
+                if gap is not None and (place := column.place(GAP)) >= 0:
+                    rows[:, place] = gap
         return rows
 
     def _without_gaps(self, piece: Piece, column: Column, gap: Array, known: Array) -> Array:
@@ -591,12 +588,14 @@ def _moved(column: Column, key: str) -> str | None:
     return column.moved(key) if over and isinstance(column, Category) else key
 
 
-def _check_finite(piece: Piece, column: Column, entries: Array) -> None:
-    """Raise ValueError for an infinite number; if the sum is finite, all numbers are."""
-    if isinstance(column, Number) and not np.isfinite(entries.sum()):
+def _gaps(piece: Piece, column: Column, entries: Array) -> Array | None:
+    """Return where values are missing, None if nowhere; raise ValueError if one is infinite."""
+    gap = column.gaps(entries)
+    if isinstance(column, Number) and gap is not None:
         infinite = np.isinf(entries)
         if infinite.any():
             raise ValueError(located(piece, int(infinite.argmax()), "is infinite", column.name))
+    return gap
 
 
 def _slice(piece: Piece, begin: int, end: int | None) -> Piece:

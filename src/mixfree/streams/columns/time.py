@@ -191,9 +191,14 @@ class Time(Column):
         """Return which times are missing."""
         return np.asarray(np.isnat(entries))
 
-    def first_rows(self, entries: Array) -> dict[str, int]:
+    @property
+    def settled(self) -> bool:
+        """Whether further rows have nothing to show."""
+        return False
+
+    def first_rows(self, entries: Array, gap: Array | None) -> dict[str, int]:
         """Return the first row of each raw feature that has no place yet."""
-        found = super().first_rows(entries)
+        found = super().first_rows(entries, gap)
         names = [*CELLS[:: 1 + self.is_clock], *([] if self.is_clock else WEEKDAYS)]
         if self.calendar and not self.keys.keys() >= set(names):
             rows = np.flatnonzero(~np.isnat(entries))
@@ -236,10 +241,9 @@ class Time(Column):
         """Join the spans of both."""
         self.span = self.span.joined(other.span)
 
-    def write(self, entries: Array, out: Array) -> None:
+    def write(self, entries: Array, gap: Array | None, out: Array) -> None:
         """Write the raw features."""
-        known = ~np.isnat(entries)
-        rows = slice(None) if known.all() else np.flatnonzero(known)
+        rows = slice(None) if gap is None else np.flatnonzero(~gap)
         times = entries[rows]
         moments = times.astype(np.int64)
         if "days" in self.keys:

@@ -44,6 +44,11 @@ class Reservoir:
         return self._sample.seen
 
     @property
+    def seed(self) -> int:
+        """Seed of the random keys."""
+        return self._sample.seed
+
+    @property
     def rows(self) -> Array:
         """The rows kept."""
         return self._sample.column(0) if self.seen else np.zeros((0, 0))

@@ -179,13 +179,19 @@ class StreamFit:
     def model(self) -> Model:
         """The model of all rows so far."""
         if self._model is None or self._model[0] != self.used:
-            design = self.encoder.design(self._best_calendar())
+            design = self._design(self._best_calendar())
             learner, rows = self.learner, self.reservoir.rows
             if self.encoder.fixed is None and isinstance(learner, ExactLearner):
                 learner = learner.mapped(design.matrix)
                 rows = np.ascontiguousarray(rows @ design.matrix[: rows.shape[1]])
             self._model = self.used, Model(design, learner, rows, self.reservoir.targets)
         return self._model[1]
+
+    def _design(self, calendar: str) -> Design:
+        """Return the features as far as rows have shown them."""
+        if self.encoder.fixed is None and isinstance(self.learner, ExactLearner):
+            return self.encoder.design(calendar, self.learner.column_sums())
+        return self.encoder.design(calendar)
 
     def _best_calendar(self) -> str:
         r"""Return how hours and weekdays are expected to predict best, by Akaike's criterion.
@@ -203,7 +209,7 @@ class StreamFit:
         if len(ways) < 2:
             return ways[0]
         days = max(min(time.days, self.used), 1.0)
-        matrices = [self.encoder.design(way).matrix for way in ways]
+        matrices = [self._design(way).matrix for way in ways]
         if (found := learner.solved(matrices)) is not None:
             losses = [0.5 * math.log(max(error, 1e-300)) for _, error in found]
         else:
@@ -230,29 +236,28 @@ class StreamFit:
         for found in self.encoder.encode(piece):
             self._follow_changes()
             grows, begin, count = list(found.grows), 0, len(found.targets)
-            self._widen(found)
+            self._widen(found, 0)
             while begin < count:
                 if grows and grows[0][0] == begin:
                     self._grow(grows.pop(0)[1])
                     continue
                 # Split where the predicting weights change, so that batch sizes do not matter.
                 if self._renew():
-                    self._widen(found)
+                    self._widen(found, begin)
                 end = begin + self.timeline.until - self.timeline.rows
-                end = min(end, grows[0][0] if grows else count)
-                self._learn(piece, found.part(slice(begin, end)))
-                begin = min(end, count)
+                end = min(end, grows[0][0] if grows else count, count)
+                self._learn(piece, found, begin, end)
+                begin = end
             if count:
                 self.varied |= bool((found.targets != self.reservoir.targets[0]).any())
         self._follow_changes()
         self.read_record.add(piece)
 
-    def _widen(self, found: Encoded) -> None:
+    def _widen(self, found: Encoded, begin: int) -> None:
         """Give values that are new in these rows the mean weight until the weights are renewed."""
         if self.encoder.fixed is None:
-            sums, widths = self.encoder.sums, [columns for _, columns in found.grows]
-            new = {p: c for p, c in found.new.items() if p >= len(sums) or not sums[p]}
-            self.timeline.widen(max([len(sums), *widths]), new)
+            new = {place: column for place, (column, row) in found.new.items() if row >= begin}
+            self.timeline.widen(found.rows.shape[1], new)
 
     def _grow(self, columns: int) -> None:
         self.encoder.grow(columns)
@@ -400,7 +405,7 @@ class StreamFit:
             return True
         if course.rows >= REDECIDED * self.decided:
             self.calendar, self.decided = self._best_calendar(), course.rows
-        design = encoder.design(self.calendar)
+        design = self._design(self.calendar)
         if encoder.fixed is None and isinstance(learner, ExactLearner):
             found = learner.solved([design.matrix])
             weights = found[0][0] if found else learner.mapped(design.matrix).weights
@@ -425,13 +430,14 @@ class StreamFit:
         part = 8 if self.plan.loss == "squared" else 2
         return max(-(-(part + 1) * rows // (part * CHUNK)), 1) * CHUNK
 
-    def _learn(self, piece: Piece, part: Encoded) -> None:
-        rows, targets = self.encoder.raw(part), part.targets
+    def _learn(self, piece: Piece, found: Encoded, begin: int, end: int) -> None:
         loss, course = self.row_loss, self.timeline
-        found = course.predict(loss, rows, targets)
+        self.encoder.learn(found, begin, end)
+        rows, targets = found.rows[begin:end, : self.learner.columns], found.targets[begin:end]
+        judged = course.predict(loss, rows, targets)
         constant = judged_constant(loss, course.constant, targets) if course.predicts else None
         self._advance(piece, rows, targets)
-        course.add(actual_of(targets, loss), found, part.times, constant)
+        course.add(actual_of(targets, loss), judged, found.times[begin:end], constant)
         self.reservoir.add(rows, targets)
 
     def _advance(self, piece: Piece, rows: Array, targets: Array) -> None:

@@ -1,14 +1,16 @@
-"""The header and the delimiter of a CSV file."""
+"""The header and the delimiter of a CSV file, and its rows."""
 
 import contextlib
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-__all__ = ["Dialect"]
+from mixfree.base.extras import require
+
+__all__ = ["BLOCK", "LARGEST_BLOCK", "Dialect"]
 
 BLOCK = 1 << 21  # bytes of text per batch
 MIN_ROWS = 32  # least rows per batch, unless they are very long
@@ -34,10 +36,10 @@ class Dialect(NamedTuple):
         return min(max(BLOCK, MIN_ROWS * self.width), LARGEST_BLOCK)
 
     @staticmethod
-    def is_complete(lines: Sequence[bytes]) -> bool:
-        """Whether the first lines contain a header and a row."""
-        rows = [line for line in lines if line.strip() and not _COMMENT.match(line)]
-        quotes = accumulate(line.count(b'"') for line in rows)
+    def is_complete(head: bytes) -> bool:
+        """Whether the first bytes of a file contain a header and a row."""
+        lines = [line for line in head.split(b"\n")[:-1] if line.strip()]
+        quotes = accumulate(line.count(b'"') for line in lines if not _COMMENT.match(line))
         return sum(each % 2 == 0 for each in quotes) >= 2  # a quoted text may have newlines
 
     @classmethod
@@ -82,11 +84,30 @@ class Dialect(NamedTuple):
         named = tuple(name.strip() or f"column {at}" for at, name in enumerate(names, start=1))
         return cls(named, delimiter, lines, width)
 
+    def batches(
+        self, source: Any, types: Mapping[str, Any], skip: int | None = None, block: int = 0
+    ) -> Iterator[Any]:
+        """Read columns of these types, after the header unless another number of lines is given."""
+        csv = require("pyarrow.csv")
+        yield from csv.open_csv(
+            source,
+            # Only with one thread do errors contain the line number.
+            csv.ReadOptions(
+                use_threads=False,
+                block_size=block or self.block,
+                column_names=list(self.names),
+                skip_rows=self.lines if skip is None else skip,
+            ),
+            csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            csv.ConvertOptions(
+                strings_can_be_null=True, column_types=dict(types), include_columns=list(types)
+            ),
+        )
+
 
 def _first_records(text: str, delimiter: str) -> tuple[list[str], list[str], int]:
     """Return the fields of the header and of the row after it, and the line the header ends on."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    records = _records(reader)
+    records = _records(text, delimiter)
     head, lines = next(records, ([text], 1))
     # A column may be called "#".
     while head[0].startswith("#") and head[0] != "#" and (after := next(records, None)) is not None:
@@ -94,7 +115,8 @@ def _first_records(text: str, delimiter: str) -> tuple[list[str], list[str], int
     return head, next((record for record, _ in records), []), lines
 
 
-def _records(reader: Any) -> Iterator[tuple[list[str], int]]:
+def _records(text: str, delimiter: str) -> Iterator[tuple[list[str], int]]:
     """Yield records that are not blank, with the lines they end on, up to one that is too long."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     with contextlib.suppress(csv.Error):
         yield from ((record, reader.line_num) for record in reader if record)

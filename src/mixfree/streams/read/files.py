@@ -10,16 +10,7 @@ from pathlib import Path
 from mixfree.base.checks import shown
 from mixfree.base.extras import require
 
-__all__ = [
-    "COMPRESSIONS",
-    "FORMATS",
-    "STDIN",
-    "STDIN_SHOWN",
-    "SUFFIXES",
-    "StreamFile",
-    "disguise",
-    "find_files",
-]
+__all__ = ["FORMATS", "STDIN", "STDIN_SHOWN", "SUFFIXES", "StreamFile", "find_files", "not_text"]
 
 STDIN, STDIN_SHOWN = "-", "standard input"
 SUFFIXES = {
@@ -47,8 +38,6 @@ _BEGINNINGS = {
     b"PK\x03\x04": "an archive or a spreadsheet: extract it, or save it as CSV",
     b"PAR1": "a Parquet file: give `format='parquet'`",
     b"ARROW1": "an Arrow file: give `format='arrow'`",
-    b"\xff\xfe\0\0": "in UTF-32: `iconv -f utf-32 -t utf-8 FILE > utf8.csv` converts it",
-    b"\0\0\xfe\xff": "in UTF-32: `iconv -f utf-32 -t utf-8 FILE > utf8.csv` converts it",
     b"\xff\xfe": "in UTF-16: `iconv -f utf-16 -t utf-8 FILE > utf8.csv` converts it",
     b"\xfe\xff": "in UTF-16: `iconv -f utf-16 -t utf-8 FILE > utf8.csv` converts it",
 }
@@ -111,12 +100,12 @@ class StreamFile:
         return Path(self.path).stat().st_size * lines // len(head) if head else 0
 
 
-def disguise(head: bytes) -> str | None:
+def not_text(head: bytes) -> str | None:
     """Describe a file that is not text by its first bytes; None if it may be text.
 
     Examples
     --------
-    >>> disguise(b"BZh91AY"), disguise(b"a,b")
+    >>> not_text(b"BZh91AY"), not_text(b"a,b")
     ('compressed by bzip2: rename it to end in .bz2', None)
     """
     return next((what for first, what in _BEGINNINGS.items() if head.startswith(first)), None)
@@ -172,15 +161,13 @@ def _expand(entry: str, format: str | None) -> list[StreamFile]:
             raise ValueError(f"the folder {entry} has no data files ({', '.join(SUFFIXES)})")
     elif path.exists():
         names = [entry]
-    elif glob.has_magic(entry):
-        found = [name for name in glob.glob(entry, recursive=True) if Path(name).is_file()]
-        found.sort(key=_natural)
+    else:
         # A link to a parent folder would repeat the same files.
+        found = sorted(filter(os.path.isfile, glob.glob(entry, recursive=True)), key=_natural)
         names = list({os.path.realpath(name): name for name in reversed(found)}.values())[::-1]
         if not names:
-            raise ValueError(f"no file matches {entry}")
-    else:
-        raise ValueError(f"there is no file {entry}")
+            what = "no file matches" if glob.has_magic(entry) else "there is no file"
+            raise ValueError(f"{what} {entry}")
     return [_file(name, format) for name in names]
 
 
@@ -205,22 +192,21 @@ def _natural(name: str) -> tuple[list[str | int], str]:
 
 def _file(name: str, format: str | None) -> StreamFile:
     suffix, compression = _suffix(name)
-    kind = format or SUFFIXES.get(suffix)
-    if kind is None:
-        what = None
-        if not StreamFile(name, "csv").once:
-            with open(name, "rb") as file:
-                what = disguise(file.read(16))
-        raise ValueError(
-            f"{name}: the format is unknown; give `format`, one of {', '.join(FORMATS)}"
-            if what is None
-            else f"{name}: it is {what}"
-        )
-    if compression is not None and kind == "parquet":
-        raise ValueError(f"{name}: a compressed Parquet file cannot be read: decompress it first")
+    kind = format or SUFFIXES.get(suffix, "")
     found = StreamFile(name, kind, compression, tabs=suffix == ".tsv")
-    if found.once and kind == "parquet":
-        raise ValueError(f"{name}: Parquet cannot be read from a pipe: name a regular file instead")
+    why = None
+    if not kind:
+        why = f"the format is unknown; give `format`, one of {', '.join(FORMATS)}"
+        if not found.once:
+            with open(name, "rb") as file:
+                what = not_text(file.read(16))
+            why = why if what is None else f"it is {what}"
+    elif kind == "parquet" and compression is not None:
+        why = "a compressed Parquet file cannot be read: decompress it first"
+    elif kind == "parquet" and found.once:
+        why = "Parquet cannot be read from a pipe: name a regular file instead"
+    if why is not None:
+        raise ValueError(f"{name}: {why}")
     return found
 
 

@@ -2,175 +2,128 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
 from mixfree.base.extras import require
 from mixfree.streams.read.values import label_of
 
-__all__ = ["MIN_ROWS", "JsonLines", "check_width", "flat", "flat_schema", "parts_of"]
+__all__ = ["JsonLines", "flat", "outer_fields", "parts_of"]
 
-MAX_COLUMNS = 20_000  # most columns of a file
 MIN_ROWS = 256  # rows that PyArrow reads at a time, however many columns there are
+CELLS = 1 << 22  # most values per batch
 DEEPEST = 64  # most levels of nested objects and arrays that PyArrow is given
 
 
-class JsonLines(NamedTuple):
+class JsonLines:
     """Columns of a file of JSON lines.
 
-    ``schema`` has the columns, with nested fields as ``outer.inner``, and ``outer`` the top-level
-    field of each; ``stored`` has the fields of a row as nested in the file, or is None if PyArrow
-    cannot read them.
+    PyArrow reads the lines; where it cannot, as in a column of both numbers and texts, Python does.
+
+    Parameters
+    ----------
+    first
+        The first lines of the file, or None if nothing is known of its columns.
+
+    Attributes
+    ----------
+    schema
+        The columns, with nested fields as ``outer.inner``.
+
+    Examples
+    --------
+    >>> JsonLines(b'{"y": 1, "wind": {"speed": 2.5}}').schema.names
+    ['y', 'wind.speed']
     """
 
-    schema: Any
-    stored: Any
-    outer: Mapping[str, str] = {}
-
-    @classmethod
-    def of(cls, block: bytes) -> "JsonLines":
-        """Detect the columns of a file from its first lines.
-
-        Examples
-        --------
-        >>> JsonLines.of(b'{"y": 1, "wind": {"speed": 2.5}}').schema.names
-        ['y', 'wind.speed']
-        """
-        pyarrow = require("pyarrow")
-        found = _fields(block)
-        if found is None:
-            kinds = dict[str, set[type]]()
-            nested = False
-            for row in _objects(block, 0):
-                for name, value in _values(row):
-                    kinds.setdefault(name, set()).add(type(value))
-                    nested |= name not in row
-                check_width(len(kinds))
-            schema = pyarrow.schema([(name, _type_of(each)) for name, each in kinds.items()])
-            return cls(schema, None if nested else schema, {name: name for name in kinds})
-        stored = pyarrow.schema([(field.name, _type(field.type)) for field in found])
-        schema, outer = flat_schema(stored)
-        return cls(schema, stored, outer)
+    def __init__(self, first: bytes | None) -> None:
+        self.schema = self._stored = None  # columns, and the fields of a row as they are nested
+        if first is None:
+            return
+        if (found := _inferred(first)) is None:
+            rows = _rows(first, 0)
+            names = dict.fromkeys(chain.from_iterable(rows))
+            objects = _outer(names)  # null in some rows
+            self.schema = _table(rows, [name for name in names if name not in objects]).schema
+        else:
+            fields = [(field.name, _read_as(field.type)) for field in found]
+            self._stored = require("pyarrow").schema(fields)
+            self.schema = flat(self._stored.empty_table()).schema
 
     def table(self, block: bytes, names: Sequence[str], line: int) -> Any:
         """Read some columns; a column of both numbers and texts is read as text.
 
         ``line`` is the number of lines before the block, for error messages.
         """
-        pyarrow = require("pyarrow")
-        if self.stored is not None:
-            fields = dict.fromkeys(self.outer[name] for name in names)
-            schema = pyarrow.schema([self.stored.field(name) for name in fields])
-            found = _by_arrow(block, schema)
+        if self._stored is not None:
+            fields = outer_fields(self._stored, names)
+            found = _by_arrow(block, require("pyarrow").schema(fields))
             if found is not None:
-                return flat(found.combine_chunks(), names)
-        rows = _objects(block, line)
-        columns = [_column([_value_at(row, name) for row in rows]) for name in names]
-        return pyarrow.Table.from_arrays(columns, names=list(names))
+                return flat(found).select(list(names))
+        return _table(_rows(block, line), names)
 
 
-def check_width(columns: int) -> None:
-    """Raise ArrowInvalid if a file has too many columns."""
-    if columns > MAX_COLUMNS:
-        raise require("pyarrow").ArrowInvalid(
-            f"it has more than {MAX_COLUMNS:,} columns, the most that are accepted: leave out some"
-        )
+def parts_of(block: bytes, columns: int) -> Iterator[bytes]:
+    """Divide lines into parts, since PyArrow takes time for every column in every row."""
+    lines, rows = block.splitlines(keepends=True), max(CELLS // max(columns, 1), MIN_ROWS)
+    parts = (b"".join(lines[at : at + rows]) for at in range(0, len(lines), rows))
+    yield from (part for part in parts if part.strip())
 
 
-def parts_of(block: bytes, rows: int) -> Iterator[bytes]:
-    """Divide a block into parts of at most ``rows`` lines.
+def flat(table: Any) -> Any:
+    """Flatten the structs of a table.
 
     Examples
     --------
-    >>> [*parts_of(b"a\\nb\\nc", 2)]
-    [b'a\\nb\\n', b'c']
+    >>> import pyarrow
+    >>> flat(pyarrow.table({"wind": [{"speed": 2.5}]})).column_names
+    ['wind.speed']
     """
-    lines = block.splitlines(keepends=True)
-    yield from (b"".join(lines[at : at + rows]) for at in range(0, len(lines), rows))
+    is_struct = require("pyarrow").types.is_struct
+    for _ in range(DEEPEST):
+        if not any(map(is_struct, table.schema.types)):
+            break
+        table = table.flatten()
+    return table
 
 
-def _fields(block: bytes) -> Any:
-    """Return the schema of a block as PyArrow infers it; None if it cannot.
+def outer_fields(schema: Any, names: Sequence[str]) -> list[Any]:
+    """Return the fields of a schema that contain the named columns of its flattened table."""
+    wanted = _outer(names).union(names)
+    return [field for field in schema if field.name in wanted]
 
-    It is inferred for a few rows at a time, since PyArrow takes time for every key in every row.
-    """
+
+def _outer(names: Iterable[str]) -> set[str]:
+    """Return the names of the objects that may contain columns."""
+    return {name[:at] for name in names for at in range(len(name)) if name[at] == "."}
+
+
+def _inferred(block: bytes) -> Any:
+    """Return the schema of a block as PyArrow infers it; None if it cannot."""
     pyarrow, found = require("pyarrow"), []
-    for part in parts_of(block, MIN_ROWS):
-        if part.strip():
-            table = _by_arrow(part, None)
-            if table is None:
-                return None
-            found.append(table.schema)
+    for part in parts_of(block, CELLS // MIN_ROWS):
+        table = _by_arrow(part, None)
+        if table is None:
+            return None
+        found.append(table.schema)
     try:
         return pyarrow.unify_schemas(found, promote_options="permissive")
     except pyarrow.ArrowException:  # a column of different types
         return None
 
 
-def _value_at(found: Any, name: str) -> Any:
-    """Return the value of a column in a JSON object, None if it does not exist.
-
-    Examples
-    --------
-    >>> _value_at({"wind": {"speed": 2.5}}, "wind.speed"), _value_at({"wind": 1.0}, "wind.speed")
-    (2.5, None)
-    """
-    while name not in found:
-        places = (at for at, character in enumerate(name) if character == ".")
-        at = next((at for at in places if isinstance(found.get(name[:at]), dict)), None)
-        if at is None:
-            return None
-        found, name = found[name[:at]], name[at + 1 :]
-    return found[name]
-
-
-def flat_schema(schema: Any) -> tuple[Any, dict[str, str]]:
-    """Return the schema with structs flattened, and the top-level column of each name.
-
-    Examples
-    --------
-    >>> import pyarrow
-    >>> wind = pyarrow.struct([("speed", pyarrow.float64())])
-    >>> flat_schema(pyarrow.schema([("wind", wind)]))[1]
-    {'wind.speed': 'wind'}
-    """
+def _read_as(inferred: Any) -> Any:
+    """Return the type to read a field as, from the type inferred for its first values."""
     pyarrow = require("pyarrow")
-    fields, outer = list[Any](), dict[str, str]()
-
-    def add(name: str, kind: Any, first: str, depth: int = DEEPEST) -> None:
-        if depth and pyarrow.types.is_struct(kind):
-            for each in kind:
-                add(f"{name}.{each.name}", each.type, first, depth - 1)
-        else:
-            fields.append((name, kind))
-            outer[name] = first
-
-    for field in schema:
-        add(field.name, field.type, field.name)
-    return pyarrow.schema(fields), outer
-
-
-def flat(table: Any, names: Sequence[str] | None = None) -> Any:
-    """Flatten the structs of a table or batch, and select the named columns if given."""
-    pyarrow = require("pyarrow")
-    found = list(zip(table.schema.names, table.columns, strict=True))
-    for _ in range(DEEPEST):
-        if not any(pyarrow.types.is_struct(values.type) for _, values in found):
-            break
-        deeper = list[Any]()
-        for name, values in found:
-            if pyarrow.types.is_struct(values.type):
-                inner = [f"{name}.{each.name}" for each in values.type]
-                deeper += zip(inner, values.flatten(), strict=True)
-            else:
-                deeper.append((name, values))
-        found = deeper
-    if names is not None:
-        columns = dict(found)
-        found = [(name, columns[name]) for name in names]
-    return type(table).from_arrays([each for _, each in found], names=[name for name, _ in found])
+    types = pyarrow.types
+    if types.is_struct(inferred):
+        return pyarrow.struct([(each.name, _read_as(each.type)) for each in inferred])
+    if types.is_integer(inferred) or types.is_null(inferred):
+        return pyarrow.float64()
+    return pyarrow.string() if types.is_timestamp(inferred) else inferred
 
 
 def _by_arrow(block: bytes, schema: Any) -> Any:
@@ -179,7 +132,7 @@ def _by_arrow(block: bytes, schema: Any) -> Any:
     behaviour = "infer" if schema is None else "ignore"
     parse = reader.ParseOptions(explicit_schema=schema, unexpected_field_behavior=behaviour)
     read = reader.ReadOptions(use_threads=False, block_size=len(block) + 1)
-    if not _arrow_takes(block):
+    if not _safe_for_arrow(block):
         return None
     try:
         return reader.read_json(pyarrow.BufferReader(block), read, parse)
@@ -187,38 +140,24 @@ def _by_arrow(block: bytes, schema: Any) -> Any:
         return None
 
 
-def _objects(block: bytes, before: int) -> list[dict[str, Any]]:
-    """Parse the lines of a block, which ``before`` lines of the file precede."""
-    lines = enumerate(block.splitlines(), start=before + 1)
-    return [_object(line, number) for number, line in lines if line.strip()]
+def _safe_for_arrow(block: bytes) -> bool:
+    """Whether PyArrow can parse some lines: a null as a row ends the process, and deep nesting may.
 
-
-def _values(
-    row: dict[str, Any], before: str = "", depth: int = DEEPEST
-) -> Iterator[tuple[str, Any]]:
-    """Yield all values of a row by name; below the deepest level, objects are values."""
-    for name, value in row.items():
-        if isinstance(value, dict) and depth:
-            yield from _values(value, f"{before}{name}.", depth - 1)
-        else:
-            yield f"{before}{name}", value
-
-
-def _arrow_takes(block: bytes) -> bool:
-    """Whether PyArrow can safely parse some lines of JSON.
-
-    A null instead of a row crashes the process, and so may deep nesting. The answer may be no for
-    lines that are safe, but not the other way round.
+    The answer may be no for lines that are safe, but not the other way round.
     """
     if re.search(rb"(?:^|[\r\n}])\s*null", block):
         return False
-    opened = block.count(b"{") + block.count(b"[")
-    if opened <= block.count(b"\n") + DEEPEST:
+    if block.count(b"{") + block.count(b"[") <= block.count(b"\n") + DEEPEST:
         return True
     characters = np.frombuffer(block, np.uint8)
     opening, closing = (np.isin(characters, bytearray(each)) for each in (b"{[", b"}]"))
-    depth = np.cumsum(opening.astype(np.int32) - closing)
-    return bool(depth.max() < DEEPEST)
+    return bool(np.cumsum(opening.astype(np.int32) - closing).max() < DEEPEST)
+
+
+def _rows(block: bytes, before: int) -> list[dict[str, Any]]:
+    """Parse the lines of a block, which ``before`` lines of the file precede."""
+    lines = enumerate(block.splitlines(), start=before + 1)
+    return [dict(_values(_object(line, number))) for number, line in lines if line.strip()]
 
 
 def _object(line: bytes, number: int) -> dict[str, Any]:
@@ -240,35 +179,39 @@ def _object(line: bytes, number: int) -> dict[str, Any]:
     return found
 
 
+def _values(row: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield all values of a row by name; below the deepest level, objects are values."""
+    for name, value in row.items():
+        if isinstance(value, dict) and before.count(".") < DEEPEST:
+            yield from _values(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
+
+
+def _table(rows: list[dict[str, Any]], names: Sequence[str]) -> Any:
+    columns = [_column([row.get(name) for row in rows]) for name in names]
+    return require("pyarrow").Table.from_arrays(columns, names=list(names))
+
+
 def _column(values: list[Any]) -> Any:
     """Return an array of booleans or doubles if all values are such, else of texts."""
     pyarrow = require("pyarrow")
-    kind = _type_of({type(value) for value in values})
-    if kind == pyarrow.bool_():
-        return pyarrow.array(values, kind)
-    if kind == pyarrow.float64():
+    kinds = {type(value) for value in values} - {type(None)}
+    if kinds == {bool}:
+        return pyarrow.array(values, pyarrow.bool_())
+    if kinds <= {int, float}:
         numbers = [None if value is None else _double(value) for value in values]
         return pyarrow.array(numbers, pyarrow.float64())
-    texts = [_text(value) for value in values]
     # A lone surrogate cannot be encoded in UTF-8.
-    whole = [text and text.encode("utf-8", "replace").decode() for text in texts]
-    return pyarrow.array(whole, pyarrow.string())
+    texts = [text and text.encode("utf-8", "replace").decode() for text in map(_text, values)]
+    return pyarrow.array(texts, pyarrow.string())
 
 
 def _text(value: Any) -> str | None:
     """Return a value as text, a number as it is in a column of numbers."""
     if value is None or isinstance(value, str):
         return value
-    if type(value) in (int, float):
-        return label_of(_double(value))
-    return json.dumps(value)
-
-
-def _type_of(kinds: set[type]) -> Any:
-    pyarrow, known = require("pyarrow"), kinds - {type(None)}
-    if known == {bool}:
-        return pyarrow.bool_()
-    return pyarrow.float64() if known <= {int, float} else pyarrow.string()
+    return label_of(_double(value)) if type(value) in (int, float) else json.dumps(value)
 
 
 def _double(value: float) -> float:
@@ -276,14 +219,3 @@ def _double(value: float) -> float:
         return float(value)
     except OverflowError:
         return float("inf") if value > 0 else float("-inf")
-
-
-def _type(inferred: Any) -> Any:
-    """Return the type to read a field as, from the type inferred for its first values."""
-    pyarrow = require("pyarrow")
-    types = pyarrow.types
-    if types.is_struct(inferred):
-        return pyarrow.struct([(each.name, _type(each.type)) for each in inferred])
-    if types.is_integer(inferred) or types.is_null(inferred):
-        return pyarrow.float64()
-    return pyarrow.string() if types.is_timestamp(inferred) else inferred

@@ -2,14 +2,14 @@
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mixfree.base.checks import MOST_COUNTED, check_whole, shown
-from mixfree.base.state import loading
+from mixfree.base.checks import MOST_COUNTED
+from mixfree.base.state import State, loading
 from mixfree.streams.read.source import Piece
 
 __all__ = ["FileRead", "ReadRecord"]
@@ -20,8 +20,8 @@ _REMEDY = (
 )
 
 
-@dataclass
-class FileRead:
+@dataclass(slots=True)
+class FileRead(State):
     """The path of a file, its first row, the rows read, and checksums of some and of the last."""
 
     path: str
@@ -34,6 +34,11 @@ class FileRead:
     def name(self) -> str:
         """The name by which a resumed fit knows the file, which may have moved."""
         return Path(self.path).name
+
+    def check(self, what: str) -> None:
+        """Counts and checksums are not negative."""
+        if min(self.start, self.rows, self.checksum, self.last) < 0:
+            raise ValueError(f"state of the {what} does not fit: a number is negative")
 
 
 class ReadRecord:
@@ -76,7 +81,7 @@ class ReadRecord:
                 self.files[-1].checksum += file.checksum
                 self.files[-1].last = file.last
             else:
-                self.files.append(replace(file))
+                self.files.append(file.copy())
 
     def rest(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
         """Yield the batches after the rows already read, which must come first, unchanged.
@@ -106,24 +111,16 @@ class ReadRecord:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the record as plain values."""
-        return {"files": [asdict(file) for file in self.files]}
+        return {"files": [file.plain() for file in self.files]}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "ReadRecord":
         """Rebuild the record that gave ``state``; raise ValueError if the state is invalid."""
         record = cls()
-        with loading("record of the rows read"):
-            record.files = [FileRead(**file) for file in state["files"]]
-            for file in record.files:
-                for name in ("start", "rows", "checksum", "last"):
-                    check_whole(
-                        getattr(file, name), f"{name} of the state", least=0, most=MOST_COUNTED
-                    )
+        with loading(what := "record of the rows read"):
+            record.files = [FileRead("").restored(file, what) for file in state["files"]]
             if record.rows >= MOST_COUNTED:
-                raise ValueError(f"the state has {record.rows} rows, which are too many")
-            for file in record.files:
-                if not isinstance(file.path, str):
-                    raise ValueError(f"path of the state must be a text, not {shown(file.path)}")
+                raise ValueError(f"state of the {what} does not fit: {record.rows} rows")
         return record
 
 
@@ -151,13 +148,13 @@ def _compare(known: list[FileRead], again: list[FileRead], finished: bool) -> No
             raise ValueError(f"the model was begun with {before.name}, not {now.name}: {_REMEDY}")
         if number == len(again) and not finished:
             return
+        wrong = None
         if now.rows != before.rows:
-            raise ValueError(
-                f"{now.name} has {now.rows:,} rows, but the model has learnt from {before.rows:,}: "
-                f"{_REMEDY}"
-            )
-        if now.checksum != before.checksum:
-            raise ValueError(f"{now.name} has changed since the model learnt from it: {_REMEDY}")
+            wrong = f"has {now.rows:,} rows, but the model has learnt from {before.rows:,}"
+        elif now.checksum != before.checksum:
+            wrong = "has changed since the model learnt from it"
+        if wrong is not None:
+            raise ValueError(f"{now.name} {wrong}: {_REMEDY}")
         if now.last != before.last:
             raise ValueError(
                 f"the last line of {now.name} that the model has learnt from has changed since: it "

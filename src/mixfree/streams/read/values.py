@@ -5,7 +5,7 @@ from typing import Any
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 
-__all__ = ["doubles", "is_mark", "is_text", "label_of", "numbers_in", "texts_in", "without_views"]
+__all__ = ["decoded", "doubles", "is_mark", "is_text", "label_of", "numbers_in", "texts_in"]
 
 # Texts that denote a missing number in a column of numbers; elsewhere they may be categories.
 MARKS = (
@@ -34,23 +34,18 @@ def is_mark(texts: Any) -> Any:
     return compute.is_in(lower, pyarrow.array(["", *MARKS]))
 
 
-def without_views(values: Any) -> Any:
-    """Convert string views, or dictionaries of them, to strings.
-
-    Polars exports string views, which many functions of PyArrow do not support.
+def decoded(values: Any) -> Any:
+    """Decode dictionaries, and convert the string views that Polars exports to strings.
 
     Examples
     --------
     >>> import pyarrow
-    >>> without_views(pyarrow.array(["a"], pyarrow.string_view())).type
+    >>> decoded(pyarrow.array(["a"]).dictionary_encode()).type
     DataType(string)
     """
     pyarrow = require("pyarrow")
     if pyarrow.types.is_dictionary(values.type):
-        if not pyarrow.types.is_string_view(values.type.value_type):
-            return values
-        words = values.dictionary.cast(pyarrow.string())
-        return pyarrow.DictionaryArray.from_arrays(values.indices, words)
+        return decoded(values.dictionary).take(values.indices)
     return values.cast(pyarrow.string()) if pyarrow.types.is_string_view(values.type) else values
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -179,19 +179,16 @@ class Correlation:
         axes.errorbar(
             self.lengths, self.ratios, yerr=self.errors, marker="o", capsize=3, **line_style(0)
         )
-        log_log(axes, "rows per block", "variance of block sums\nover that of independent rows")
-        style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "color": "#555555"}
+        log_log(axes, "rows per block", "variance of block means\nover that of independent rows")
         axes.axhline(1.0, color="#777777", linewidth=1.0)
-        right = ("axes fraction", "data")
-        axes.annotate("independent rows", (1.0, 1.0), xycoords=right, xytext=(-4, 4), **style)
+        right, low = ("axes fraction", "data"), ("data", "axes fraction")
+        axes.annotate("independent rows", (1.0, 1.0), xycoords=right, ha="right", va="bottom")
         if self.correlated and not self._next_row_only:
             axes.axvline(self.scale, **line_style(1))
             label = f"correlated over\n{self.scale:,} rows{' or more' if self.rising else ''}"
-            low = ("data", "axes fraction")
-            # The label is on the side with more room.
-            if self.scale**2 < self.lengths[0] * self.lengths[-1]:
-                style |= {"ha": "left"}
-            away = (6 if style["ha"] == "left" else -6, 0)
+            room = self.scale**2 < self.lengths[0] * self.lengths[-1]  # on the right
+            style = {"ha": "left" if room else "right", "textcoords": "offset points"}
+            away = (6 if room else -6, 0)
             axes.annotate(label, (self.scale, 0.2), xycoords=low, xytext=away, **style)
         axes.set_title("How correlated the rows are", loc="left", fontsize="large", pad=36)
         verdict = next(iter(self.lines()), "").replace(": ", ":\n")

@@ -7,11 +7,8 @@ from typing import Any
 import numpy as np
 
 import mixfree
-from mixfree.core.methods import find_method
-from mixfree.core.optimizer import Optimizer
 from mixfree.linear.exact_learner import ExactLearner, knows_intervals
-from mixfree.linear.summary import Line
-from mixfree.steps import AdaGradNorm
+from mixfree.linear.summary import Line, lines_of
 from mixfree.streams.columns.column import Number
 from mixfree.streams.columns.time import Time
 from mixfree.streams.fit.stream_fit import StreamFit
@@ -19,7 +16,6 @@ from mixfree.streams.fit.timeline import CHUNK
 from mixfree.streams.report.correlation import NOTHING_TO_TELL, Correlation
 from mixfree.streams.report.leakage import leakage_warnings
 from mixfree.streams.report.metrics import ROUNDING, Quality, exact_to_rounding, metrics, quality
-from mixfree.streams.report.weights import weights_of
 
 __all__ = ["Facts", "check_something_learnt", "correlation_facts", "target_size"]
 
@@ -63,8 +59,9 @@ class Facts:
 
     @cached_property
     def weights(self) -> list[Line]:
-        """All weights with their intervals."""
-        return weights_of(self.fit)
+        """All weights per output with their intervals, the intercept last."""
+        model = self.fit.model
+        return lines_of(model.learner, model.features, self.fit.encoder.classes or ())
 
     @cached_property
     def unused_columns(self) -> dict[str, str]:
@@ -80,7 +77,21 @@ class Facts:
     @cached_property
     def warnings(self) -> list[str]:
         """Probable mistakes."""
-        return [*leakage_warnings(self.fit), *self._worse_than_constant(), *self._changes()]
+        return [*leakage_warnings(self.fit), *self._worse_than_constant()]
+
+    @cached_property
+    def drift(self) -> str | None:
+        """What forgetting old rows is for, if the best weights change over time."""
+        fit, learner = self.fit, self.fit.model.learner
+        if fit.timeline.tested < FEW_TESTED or fit.plan.loss != "squared":
+            return None
+        inside, ahead = (self.metrics[name]["r2"] for name in ("in_sample", "test_then_train"))
+        if not (knows_intervals(learner) and learner.changed and ahead < inside - MUCH):
+            return None
+        return (
+            f"the relation changes over time: R² is {inside:.2f} on rows that the model has seen, "
+            f"but was {ahead:.2f} on the next rows; `half_life='auto'` follows such changes"
+        )
 
     def plain(self, whole: bool = False) -> dict[str, Any]:
         """Return the content of the report, and with ``whole`` all weights, bins and settings."""
@@ -117,6 +128,7 @@ class Facts:
             "metrics": self.metrics,
             "exact": self._exactness(),
             "correlation": self.correlation and correlation_facts(self.correlation),
+            "drift": self.drift,
             "notes": self.notes,
             "warnings": self.warnings,
         }
@@ -220,19 +232,6 @@ class Facts:
             why = ", or ".join(reasons)
             yield f"test-then-train predictions were worse than the best constant: {why}"
 
-    def _changes(self) -> Iterator[str]:
-        """Yield a warning if the best weights change over time, so that forgetting may help."""
-        fit, learner = self.fit, self.fit.model.learner
-        if fit.timeline.tested < FEW_TESTED or fit.plan.loss != "squared":
-            return
-        inside, ahead = (self.metrics[name]["r2"] for name in ("in_sample", "test_then_train"))
-        if knows_intervals(learner) and learner.changed and ahead < inside - MUCH:
-            yield (
-                f"what holds for all rows did not hold for the next ones: R² is {inside:.2f} for "
-                f"rows that the model has seen, and was {ahead:.2f} for rows that it had not; "
-                "`half_life='auto'` forgets old rows and follows such changes"
-            )
-
     def _codes(self) -> Iterator[str]:
         """Yield notes on numbers at the edge of a column, far from the others and frequent."""
         fit, design = self.fit, self.fit.model.design
@@ -306,15 +305,11 @@ def correlation_facts(found: Correlation | None) -> dict[str, Any]:
 
 def _remedy(fit: StreamFit) -> str:
     """Suggest what to try when the model is worse than a constant."""
-    if not isinstance(getattr(fit.learner, "optimizer", None), Optimizer):
+    if not hasattr(fit.learner, "optimizer"):
         return "there may be too few rows for so many features; `l2` helps"
-    method = find_method(fit.learner.method)
-    if method.searches:
+    method, given = fit.learner.method, fit.plan.parameters.get("step_scale")
+    if method == "ladder":
         return "more rows may help, or another `step_scale`"
-    _, step = method.parts()
-    if step != AdaGradNorm.__name__ or fit.plan.parameters.get("step_scale") is not None:
+    if given is not None or method not in ("adagrad", "mag"):
         return "try another `step_scale`, or `method='ladder'`"
-    return (
-        f"{method.name} needs `step_scale` to be about {target_size(fit):.3g}, "
-        "the size of the target"
-    )
+    return f"{method} needs `step_scale` to be about {target_size(fit):.3g}, the size of the target"

@@ -57,7 +57,8 @@ def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
 def quality(fit: StreamFit, found: Mapping[str, Mapping[str, float]]) -> Iterator[Quality]:
     """Yield tables of :func:`metrics`; the loss only if no other metric is equivalent to it."""
     kept, tested = len(fit.model.rows), fit.timeline.tested
-    rows = "all rows" if kept == fit.used else f"{kept:,} rows drawn uniformly"
+    drawn = f"{kept:,} rows drawn uniformly, which change with the order of the rows"
+    rows = "all rows" if kept == fit.used else drawn
     if of_all_rows(fit, fit.model.learner.weights):
         rows = f"all rows; MAE: {rows}"
     if isinstance(fit.model.learner, ExactLearner) and fit.model.learner.forgetting is not None:
@@ -66,21 +67,19 @@ def quality(fit: StreamFit, found: Mapping[str, Mapping[str, float]]) -> Iterato
     names = [name for name in NAMES if name in found["in_sample"]]
     if fit.plan.loss in ("squared", "logistic"):
         names.remove("loss")
-    for caption, models in (
-        (
-            f"in-sample: {rows}",
-            {"in_sample": "the model", "constant": "the best constant prediction"},
-        ),
+    tables = [
+        (f"in-sample: {rows}", "in_sample", "constant", "the best constant prediction"),
         (
             f"test-then-train: {ahead}",
-            {
-                "test_then_train": "the model",
-                "test_then_train_constant": "the best constant of the rows before",
-            },
+            "test_then_train",
+            "test_then_train_constant",
+            "the best constant of the rows before",
         ),
-    )[: 1 + (tested > 1)]:
+    ]
+    for caption, of_model, of_constant, constant in tables[: 1 + (tested > 1)]:
         table = [
-            [name, *(_number(found[what][each]) for each in names)] for what, name in models.items()
+            [name, *(_number(found[what][each]) for each in names)]
+            for what, name in ((of_model, "the model"), (of_constant, constant))
         ]
         yield Quality(caption, [NAMES[name] for name in names], table)
     if tested == 1:

@@ -17,8 +17,15 @@ from mixfree.base.literal import literal
 from mixfree.linear.summary import Line
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.report.facts import Facts
-from mixfree.streams.report.figures import LONGEST, cut, figures, shortened
-from mixfree.streams.report.views import by_time, course, effects
+from mixfree.streams.report.figures import (
+    LONGEST,
+    by_time,
+    course,
+    cut,
+    effects,
+    figures,
+    shortened,
+)
 
 __all__ = ["MARK", "page", "write_page"]
 
@@ -81,7 +88,7 @@ def page(fit: StreamFit, words: Words = str, command: str | None = None) -> str:
     facts = Facts(fit)
     shown: dict[str, Any] = {
         "course": course(fit),
-        "effects": effects(fit),
+        "effects": effects(facts),
         "cells": by_time(fit),
     }
     markup = require("markupsafe").Markup

@@ -1,17 +1,25 @@
-"""The report of a fit as lines of text."""
+"""The report of a fit as lines of text, and its weights as a table and as a CSV file."""
 
+import csv
+import io
 import math
+import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from mixfree.base.files import replacing
+from mixfree.base.literal import literal
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact_learner import ExactLearner
+from mixfree.linear.summary import Line, Summary, summary_of
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.report.facts import Facts
 from mixfree.streams.report.metrics import Quality
 
-__all__ = ["compiles", "lines"]
+__all__ = ["HEADER", "compiles", "lines", "summary_of_fit", "write_weights"]
 
+HEADER = b"\nfeature,class,weight,std_error,t,p,low,high\n"  # the first line of a file, its mark
 RECENT = 3  # most changes of the half-life that are listed
 NAMED = 20  # most columns that are listed by name
 
@@ -22,6 +30,7 @@ def lines(facts: Facts) -> Iterator[str]:
     yield from _under("rows", _rows_read(fit))
     yield from _under("columns", _unused(facts.unused_columns))
     yield from _under("warning", facts.warnings)
+    yield from _under("drift", [facts.drift] if facts.drift else [])
     if isinstance(fit.model.learner, ExactLearner):
         yield from _under("fit", _exactness(fit.model.learner))
     yield from _under("quality", (line for table in facts.quality for line in _aligned(table)))
@@ -129,3 +138,31 @@ def _half_lives(forgetting: Forgetting, rows: int) -> Iterator[str]:
 
 def _rows(half_life: float) -> str:
     return "never" if half_life == math.inf else f"{half_life:,.0f} rows"
+
+
+def summary_of_fit(fit: StreamFit, lines: Sequence[Line]) -> Summary:
+    """Make the table of a fit with some of its weights, and a test of each column of the data."""
+    model = fit.model
+    shown = [line._replace(feature=literal(line.feature)) for line in lines]
+    if not isinstance(model.learner, ExactLearner):
+        return Summary({}, shown, {}, "", 0.95)
+    columns = zip(fit.encoder.columns, model.design.ranges, strict=False)
+    groups = {
+        f"{literal(column.name)} as a whole": range(begin, end)
+        for column, (begin, end) in columns
+        if end - begin > 1
+    }
+    found = summary_of(model.learner, model.features, fit.encoder.classes or (), groups)
+    return replace(found, lines=shown)
+
+
+def write_weights(facts: Facts, path: str | os.PathLike[str]) -> int:
+    """Write all weights to a CSV file atomically; return their number."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for each in facts.weights:
+        numbers = ("" if value != value else repr(value) for value in each[2:])
+        writer.writerow([each.feature, each.label or "", *numbers])
+    with replacing(path) as file:
+        file.write(HEADER.lstrip() + text.getvalue().encode())
+    return len(facts.weights)

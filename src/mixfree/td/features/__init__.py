@@ -1,10 +1,7 @@
 """State features with ‖φ(s)‖ ≤ 1, as Section 5 assumes."""
 
-from mixfree.td.features.fourier import FourierBasis
-from mixfree.td.features.lookup import Features, as_features
-from mixfree.td.features.radial import RadialBasis
-from mixfree.td.features.table import rescaled, tabular
-from mixfree.td.features.tiles import TileCoding
+from mixfree.td.features.bases import FourierBasis, RadialBasis, TileCoding
+from mixfree.td.features.lookup import Features, as_features, rescaled, tabular
 
 __all__ = [
     "Features",

@@ -66,15 +66,8 @@ def write_predictions(
     numbers = [name for name in fit.encoder.numbers if name in needed and name not in keep]
     source.open([*keep, *needed], numbers)
     kept = _kept(source, keep)
-    rows, empty, before = 0, 0, fit.encoder.unknown.copy()
     with replacing(output) as file, _writer(file, ending) as write:
-        for piece in source.pieces():
-            batch, usable = _batch(predictor, piece, kept)
-            write(batch)
-            rows, empty = rows + len(usable), empty + int((~usable).sum())
-        if rows == 0:
-            raise ValueError(f"{source.files[0]}: there are no rows")
-    return Written(rows, empty, fit.encoder.unknown - before)
+        return _written(predictor, source, lambda piece: kept, write)
 
 
 def answer_rows(
@@ -100,26 +93,12 @@ def answer_rows(
     if format == "csv":
         source.require_columns([*needed, *keep], "column")
     source.open([*keep, *needed])
-    rows, empty, before = 0, 0, fit.encoder.unknown.copy()
+
+    def kept(piece: Piece) -> dict[str, _Kept]:
+        return {name: _Kept(piece.batch.column(name).type) for name in keep}
+
     with _writer(output, f".{format}") as write:
-
-        def answer(piece: Piece) -> None:
-            nonlocal rows, empty
-            kept = {name: _Kept(piece.batch.column(name).type) for name in keep}
-            batch, usable = _batch(predictor, piece, kept)
-            write(batch)
-            output.flush()
-            rows, empty = rows + len(usable), empty + int((~usable).sum())
-
-        for piece in source.pieces():
-            try:
-                answer(piece)
-            except ValueError:  # the rows before the invalid one, which raises again
-                for at in range(piece.batch.num_rows):
-                    answer(Piece(piece.file, piece.start + at, piece.batch.slice(at, 1)))
-    if rows == 0:
-        raise ValueError(f"{source.files[0]}: there are no rows")
-    return Written(rows, empty, fit.encoder.unknown - before)
+        return _written(predictor, source, kept, write, row_by_row=True)
 
 
 def answers(file: StreamFile) -> bool:
@@ -250,6 +229,36 @@ def _check_interval(fit: StreamFit, level: float, of_mean: bool) -> None:
         raise ValueError("`interval_of='mean'` needs a model without a half-life")
 
 
+def _written(
+    predictor: "Predictor",
+    source: Source,
+    kept: Callable[[Piece], Mapping[str, _Kept]],
+    write: Callable[[Any], None],
+    row_by_row: bool = False,
+) -> Written:
+    """Predict and write all batches; with ``row_by_row``, also the rows before an invalid one."""
+    unknown, rows, empty = predictor.fit.encoder.unknown, 0, 0
+    before = unknown.copy()
+
+    def answer(piece: Piece) -> None:
+        nonlocal rows, empty
+        batch, usable = _batch(predictor, piece, kept(piece))
+        write(batch)
+        rows, empty = rows + len(usable), empty + int((~usable).sum())
+
+    for piece in source.pieces():
+        try:
+            answer(piece)
+        except ValueError:
+            if not row_by_row:
+                raise
+            for at in range(piece.batch.num_rows):  # the invalid row raises again
+                answer(Piece(piece.file, piece.start + at, piece.batch.slice(at, 1)))
+    if rows == 0:
+        raise ValueError(f"{source.files[0]}: there are no rows")
+    return Written(rows, empty, predictor.fit.encoder.unknown - before)
+
+
 def _batch(predictor: Predictor, piece: Piece, kept: Mapping[str, _Kept]) -> tuple[Any, Array]:
     """Return the batch to write, and which of its rows have a prediction."""
     pyarrow = require("pyarrow")
@@ -314,12 +323,18 @@ def _writer(file: IO[bytes], ending: str) -> Iterator[Callable[[Any], None]]:
     opened: list[Any] = []
 
     def write(batch: Any) -> None:
-        if not opened:
-            opened.append(_open(file, ending, batch.schema))
-        if ending == ".csv" and batch.num_columns == 1:
-            # NaN, since CSV readers skip empty lines.
-            batch = batch.set_column(0, batch.schema.names[0], batch.column(0).fill_null(np.nan))
-        opened[0].write_batch(batch)
+        if ending == ".jsonl":
+            lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist())
+            file.write("".join(lines).encode())
+        else:
+            if not opened:
+                opened.append(_open(file, ending, batch.schema))
+            if ending == ".csv" and batch.num_columns == 1:
+                # NaN, since CSV readers skip empty lines.
+                (name,), (values,) = batch.schema.names, batch.columns
+                batch = batch.set_column(0, name, values.fill_null(np.nan))
+            opened[0].write_batch(batch)
+        file.flush()
 
     try:
         yield write
@@ -328,23 +343,7 @@ def _writer(file: IO[bytes], ending: str) -> Iterator[Callable[[Any], None]]:
             writer.close()
 
 
-class _JsonWriter:
-    """Writes batches as JSON lines."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-
-    def write_batch(self, batch: Any) -> None:
-        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist())
-        self._file.write("".join(lines).encode())
-
-    def close(self) -> None:
-        pass
-
-
 def _open(file: IO[bytes], ending: str, schema: Any) -> Any:
-    if ending == ".jsonl":
-        return _JsonWriter(file)
     if ending == ".csv":
         return require("pyarrow.csv").CSVWriter(file, schema)
     if ending == ".arrow":

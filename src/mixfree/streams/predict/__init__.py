@@ -1,1 +1,0 @@
-"""Predictions for the rows of a stream."""

@@ -507,7 +507,7 @@ def stationary_table(rows):
         means.append(geometric_mean(ratios))
         lines.append((stream, *map(number, ratios), number(means[-1])))
     head = ["", *(f"{n:,} samples" for n in pairs), "geometric mean"]
-    title = "Suboptimality under the stationary law over that of the fit of all samples"
+    title = "Suboptimality under the stationary distribution over that of the fit of all samples"
     mean, worst = float(np.mean(means)), max(means)
     return Table(title, head, lines), [
         Claim("Stationary streams: mean ratio at most 1.45", number(mean), mean <= 1.45),

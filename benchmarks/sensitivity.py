@@ -1,7 +1,7 @@
 """Figure 1 with each choice that the paper leaves open made differently.
 
-The setting of Figure 1 is "as set" (``docs/reproduction.md``). Each choice changes one thing, and
-the four methods run on the same streams.
+The setting is that of ``docs/reproduction.md``. Each choice changes one thing, and the four methods
+run on the same streams.
 """
 
 import math
@@ -28,7 +28,7 @@ from mixfree.steps import Constant
 FULL = Settings(samples=1_000_000, seeds=30, p=(1e-4,), first_seed=6000)
 QUICK = Settings(samples=10_000, seeds=2, p=(1e-3,))
 DIMENSION = 100
-AS_SET, SHORT = "as set", "as set, a tenth of the samples"
+UNCHANGED, SHORT = "as in Figure 1", "as in Figure 1, a tenth of the samples"
 RING, GROUP = 200, 50
 CHAINS = {"ring": (RING, 10), "graph": (2 * GROUP, 20)}  # states and rows per state
 PAIRS = (("mag", "adagrad"), ("mag", "sgd"), ("mag", "sgd-mlmc"), ("sgd-mlmc", "sgd"))
@@ -62,7 +62,7 @@ def mlmc(**options):
 
 
 CHOICES = {
-    AS_SET: Choice(),
+    UNCHANGED: Choice(),
     SHORT: Choice(share=0.1),
     "truth: w† uniform on [0, c]^d, norm 1": Choice({"law": "uniform"}),
     "truth: norm of w† 3.2, r = 1": Choice({"size": 3.2}),
@@ -91,8 +91,8 @@ CHOICES = {
     "levels: 7 levels": mlmc(levels=7),
     "levels: 10 levels": mlmc(levels=10),
     "levels: 5 levels, the paper's weights 2^J": mlmc(weights="paper"),
-    "levels: whole law": mlmc(**WHOLE),
-    "levels: Algorithm 1 for MAG: whole law, α = D/√2": Choice(
+    "levels: all levels": mlmc(**WHOLE),
+    "levels: Algorithm 1 for MAG: all levels, α = D/√2": Choice(
         own={"mag": {"horizon": "T", "alpha": DIAMETER}}
     ),
     "chain: walk on a ring of 200 states": Choice(stream="ring"),

@@ -142,8 +142,8 @@ def test_a_page_has_the_tables_that_it_names_and_says_how_old_they_are(published
         "**Cubes**\n\n| n | sign | n³ |\n|:--|--:|--:|\n| 3 | + | 27 ± 1 |\n| 3 | - | −2.7e−01 |"
     )
     told = (
-        "Measured on 2026-01-02 by `mixfree reproduce fig1`, seeds 1000 to 1029; a machine; "
-        "commit 0123456789."
+        "Measured on 2026-01-02 by `mixfree reproduce fig1`, seeds 1000 to 1029: "
+        "[all tables](data/powers/report.md), [record](data/powers/measured.json)."
     )
     page = published.written("<!-- tables of powers\nCub\n-->old<!-- end -->, text.")
     page = page.replace("\N{NO-BREAK SPACE}", " ")
@@ -153,6 +153,11 @@ def test_a_page_has_the_tables_that_it_names_and_says_how_old_they_are(published
     both = published.written("<!-- tables of powers -->?<!-- end -->")
     assert both.index("**Squares**") < both.index("**Cubes**") and "old" not in both
     assert published.written(both) == both
+    some = published.written("<!-- tables of powers\nCub : 3, - : n³\n--><!-- end -->")
+    assert "| n | n³ |\n|:--|--:|\n| 3 | −2.7e−01 |\n\n<small>" in some
+    for wrong in ("Cub : 4", "Cub : 3 : n²"):
+        with pytest.raises(ValueError, match="the table has no"):
+            published.written(f"<!-- tables of powers\n{wrong}\n--><!-- end -->")
     for title in ("Roots", ""):
         with pytest.raises(ValueError, match="tables of 'powers' begin with"):
             published.written(f"<!-- tables of powers\n{title}\nCub -->?<!-- end -->")

@@ -5,16 +5,18 @@ record of the measurement to ``docs/data/NAME``, and the figures that a page sho
 ``docs/figures``. Then write all tables and numbers into the pages again.
 
 A page names a table, or all those of a report, in a comment, and the tables follow it up to the
-next comment::
+next comment. Lines and columns can be selected, since ``docs/data`` has the whole table::
 
     <!-- tables of fig1
     The beginning of a title
+    The beginning of another title : line; another line : column; another column
     -->
     <!-- end -->
 
 A number in a sentence is one cell, ``<!-- cell NAME : row : column -->0.34<!-- end -->``, or the
 first number in it (``number`` instead of ``cell``). ``NAME : title : row : column`` searches one
-table; a row is named by its first cell, or by its first two with a comma between them.
+table. A row is named by its first cell, or by its first two with a comma between them; ``*`` stands
+for all rows. The first column is always shown.
 """
 
 import json
@@ -48,12 +50,14 @@ class Published:
         """Return the tables of ``NAME`` whose titles begin with the lines after it, or all."""
         name, *lines = text.splitlines()
         found = self.tables(name)
-        shown = [
-            f"**{title.replace('*', chr(92) + '*')}**\n\n{unbroken(found[title])}"
-            for title in [beginning(found, line, name) for line in lines] or found
-        ]
+        shown = []
+        for line in lines or found:
+            start, *selected = re.split(r"\s:\s", line) if lines else [line]
+            title = beginning(found, start, name)
+            table = unbroken(selection(found[title], *selected))
+            shown.append(f"**{title.replace('*', chr(92) + '*')}**\n\n{table}")
         record = json.loads((self.data / name / "measured.json").read_bytes())
-        return "\n\n".join(["", *shown, f"<small>{age(record)}</small>\n"])
+        return "\n\n".join(["", *shown, f"<small>{age(record, name)}</small>\n"])
 
     def cell(self, text: str) -> str:
         """Return the only cell with an address."""
@@ -64,7 +68,7 @@ class Published:
             line[head.index(column)]
             for head, *lines in (cells(found[each]) for each in wanted)
             for line in lines
-            if column in head and " ".join(row.split()) in (line[0], ", ".join(line[:2]))
+            if column in head and is_named(line, row)
         }
         if len(cells_found) != 1:
             raise ValueError(f"{len(cells_found)} cells of {name!r} are {row!r}, {column!r}")
@@ -95,6 +99,38 @@ def cells(table: str) -> list[list[str]]:
     return [lines[0], *lines[2:]]
 
 
+def is_named(line: list[str], row: str) -> bool:
+    """Whether the first cell of a line, or the first two, are these words."""
+    return " ".join(row.split()) in (line[0], ", ".join(line[:2]))
+
+
+def selection(table: str, rows: str = "*", columns: str = "*") -> str:
+    """Return some lines and columns of a Markdown table.
+
+    Examples
+    --------
+    >>> print(selection("| n | n² | n³ |\\n|--|--|--|\\n| 2 | 4 | 8 |\\n| 3 | 9 | 27 |", "3", "n³"))
+    | n | n³ |
+    |:--|--:|
+    | 3 | 27 |
+    """
+    if rows == columns == "*":
+        return table
+    head, *lines = cells(table)
+    named = [row.strip() for row in rows.split(";")]
+    wanted = [column.strip() for column in columns.split(";")]
+    kept = [line for line in lines if rows == "*" or any(is_named(line, row) for row in named)]
+    missing = [row for row in named if rows != "*" and not any(is_named(e, row) for e in kept)]
+    missing += [column for column in wanted if columns != "*" and column not in head]
+    if missing:
+        raise ValueError(f"the table has no {', '.join(missing)}: {head}")
+    at = [i for i, name in enumerate(head) if i == 0 or columns == "*" or name in wanted]
+    rule = [":--"] + ["--:"] * (len(at) - 1)
+    shown = [[head[i] for i in at], *([line[i] for i in at] for line in kept)]
+    written = [f"| {' | '.join(line)} |" for line in shown]
+    return "\n".join([written[0], f"|{'|'.join(rule)}|", *written[1:]])
+
+
 def beginning(found: dict[str, str], text: str, name: str) -> str:
     """Return the only title with this beginning."""
     titles = [title for title in found if title.startswith(text.strip())]
@@ -115,15 +151,14 @@ def unbroken(text: str) -> str:
     return signed.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
 
 
-def age(record: dict) -> str:
-    """Say when, where, by which command and by which commit it was measured."""
+def age(record: dict, name: str) -> str:
+    """Say when and by which command it was measured, and where the rest is."""
     told = f"Measured on {record['date']}"
     if record["command"]:
-        told += f" by `{record['command']}`"
+        told += f" by `{record['command'].split(' --')[0]}`"
     if record["seeds"]:
         told += ", seeds {} to {}".format(*record["seeds"])
-    places = [record["machine"], record["commit"] and f"commit {record['commit']}"]
-    return "; ".join([told, *filter(None, places)]) + "."
+    return f"{told}: [all tables](data/{name}/report.md), [record](data/{name}/measured.json)."
 
 
 def publish(folder: Path, docs: Path = DOCS) -> list[Path]:

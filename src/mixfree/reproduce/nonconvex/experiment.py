@@ -45,7 +45,7 @@ STATEMENTS = {"Theorem 4.3": "mean_square", "Corollary 4.4": "mean"}
 NOTES = [
     "MAG with α = 1, five levels and no domain, without knowledge of p.",
     "Exponents are those of means over iterates and seeds: of ‖∇F‖², halved, for the theorem, and "
-    "of ‖∇F‖ for the corollary. The last decade of the samples is judged.",
+    "of ‖∇F‖ for the corollary. The last decade of the samples decides.",
 ]
 
 

@@ -6,8 +6,8 @@ Three studies, each changing one thing; ``benchmarks/sensitivity.py`` has all ot
     MAG with 1 to 19 levels.
 ``alpha``
     The scale of the steps over four decades, for MAG and AdaGrad.
-``pace``
-    AdaGrad at MAG's pace: its α is set so that both have the same step size per sample at the
+``steps``
+    AdaGrad with MAG's steps: its α is set so that both have the same step size per sample at the
     end of the same stream, within 1 %. The rest of MAG's gain is not due to the step size.
 """
 
@@ -33,7 +33,7 @@ QUICK = Settings(samples=50_000, seeds=2, p=(1e-2,))
 
 LEVELS = (1, 2, 3, 5, 7, 10, 13, 16, 19)
 ALPHAS = tuple(float(f"{10.0 ** (k / 2):.3g}") for k in range(-4, 5))
-PACED = "adagrad at MAG's pace"
+SLOWED = "adagrad with MAG's steps"
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
@@ -41,7 +41,7 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
     studies: list[tuple[str, str, Any]] = [
         *(("levels", "mag", k) for k in LEVELS),
         *(("alpha", method, a) for a in ALPHAS for method in ("adagrad", "mag")),
-        *(("pace", method, None) for method in ("mag", "adagrad", PACED)),
+        *(("steps", method, None) for method in ("mag", "adagrad", SLOWED)),
     ]
     names = ("study", "method", "setting")
     return [
@@ -55,11 +55,11 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
 def measure(cell: dict[str, Any]) -> list[Row]:
     """Return one row: the suboptimality and the step size per sample at the end."""
     own = {cell["study"]: cell["setting"]} if cell["setting"] is not None else {}
-    opt, gap = _at_pace(cell) if cell["method"] == PACED else _run(cell, cell["method"], **own)
-    return [{**cell, "suboptimality": gap, "pace": _pace(opt)}]
+    opt, gap = _slowed(cell) if cell["method"] == SLOWED else _run(cell, cell["method"], **own)
+    return [{**cell, "suboptimality": gap, "step": _step(opt)}]
 
 
-def _pace(opt: Optimizer) -> float:
+def _step(opt: Optimizer) -> float:
     """Return the step size per sample: η of the last step, divided by the samples per step."""
     step = opt.step.alpha / opt.export_run().step.root  # type: ignore[attr-defined]
     return float(step * opt.steps / opt.samples)
@@ -72,12 +72,12 @@ def _run(cell: dict[str, Any], method: str, **options: Any) -> tuple[Optimizer, 
     return opt, float(trace(opt, problem, order).suboptimality[-1])
 
 
-def _at_pace(cell: dict[str, Any]) -> tuple[Optimizer, float]:
-    wanted = _pace(_run(cell, "mag")[0])
-    # The gradients, and with them the pace, depend on α: iterate a few times.
+def _slowed(cell: dict[str, Any]) -> tuple[Optimizer, float]:
+    wanted = _step(_run(cell, "mag")[0])
+    # The gradients, and with them the steps, depend on α: iterate a few times.
     alpha = 1.0
     for _ in range(3):
-        alpha *= wanted / _pace(_run(cell, "adagrad", alpha=alpha)[0])
+        alpha *= wanted / _step(_run(cell, "adagrad", alpha=alpha)[0])
     return _run(cell, "adagrad", alpha=alpha)
 
 
@@ -88,7 +88,7 @@ def report(rows: list[Row], settings: Settings) -> Report:
         at_p = where(rows, p=p)
         label = f"p = {p:g}, mixing time {mixing_time(p):,}"
         figures[f"ablation-{mixing_time(p)}"] = _draw(at_p, label)
-        tables += [_pace_table(at_p, label), _best_table(at_p, label)]
+        tables += [_steps_table(at_p, label), _best_table(at_p, label)]
         claims += [replace(each, text=f"p = {p:g}: {each.text}") for each in _claims(at_p)]
     return Report(tables, figures, claims)
 
@@ -98,14 +98,14 @@ def _values(rows: list[Row], study: str, y: str = "suboptimality") -> dict[str, 
     return gather(where(rows, study=study), "method", "setting", y)
 
 
-def _pace_table(rows: list[Row], label: str) -> Table:
-    paces = _values(rows, "pace", "pace")
+def _steps_table(rows: list[Row], label: str) -> Table:
+    sizes = _values(rows, "steps", "step")
     return Table(
-        f"Study pace, {label}, {rows[0]['samples']:,} samples",
+        f"Study of steps, {label}, {rows[0]['samples']:,} samples",
         ["method", "mean suboptimality, 95 %", "step per sample"],
         [
-            (method, bootstrap(at[None]), f"{np.mean(paces[method][None]):.1e}")
-            for method, at in _values(rows, "pace").items()
+            (method, bootstrap(at[None]), f"{np.mean(sizes[method][None]):.1e}")
+            for method, at in _values(rows, "steps").items()
         ],
     )
 
@@ -123,24 +123,24 @@ def _best_table(rows: list[Row], label: str) -> Table:
 
 
 def _claims(rows: list[Row]) -> list[Claim]:
-    pace, alphas = _values(rows, "pace"), _values(rows, "alpha")
+    steps, alphas = _values(rows, "steps"), _values(rows, "alpha")
     best = {name: min(at.values(), key=np.mean) for name, at in alphas.items()}
-    mag, adagrad, slowed = (pace[method][None] for method in ("mag", "adagrad", PACED))
+    mag, adagrad, slowed = (steps[method][None] for method in ("mag", "adagrad", SLOWED))
     tuned = "MAG with its best α is better than AdaGrad with its best α"
     claims = [
-        Claim.below("MAG is better than AdaGrad at MAG's own pace", ratio(mag, slowed), 1.0, ".2f"),
+        Claim.below("MAG is better than AdaGrad with MAG's steps", ratio(mag, slowed), 1.0, ".2f"),
         Claim.below(tuned, ratio(best["mag"], best["adagrad"]), 1.0, ".2f"),
     ]
     if ratio(adagrad, mag).low > 1.0:
 
         def rest(means: Array) -> Array:
-            """Return the share of the logarithm of the gain that is left at MAG's pace."""
+            """Return the share of the logarithm of the gain that is left with MAG's steps."""
             logs = np.log(means)
             share: Array = (logs[:, 2] - logs[:, 0]) / (logs[:, 1] - logs[:, 0])
             return share
 
         left = bootstrap(np.transpose([mag, adagrad, slowed]), rest)
-        text = "most of MAG's gain over AdaGrad is its slower pace"
+        text = "most of MAG's gain over AdaGrad is its smaller steps"
         share = f"{1.0 - left.value:.0%} of its logarithm"
         claims.insert(0, Claim.below(text, left, 0.5, measured=share))
     return claims
@@ -155,9 +155,9 @@ def _draw(rows: list[Row], label: str) -> Figure:
     scaled = where(rows, study="alpha")
     curves(panels[1], scaled, "method", "setting", "suboptimality", **DOTS)
     log_log(panels[1], "α")
-    paces = _values(rows, "alpha", "pace")
-    paced = [{**row, "mean": np.mean(paces[row["method"]][row["setting"]])} for row in scaled]
-    curves(panels[2], paced, "method", "mean", "suboptimality", **DOTS)
+    sizes = _values(rows, "alpha", "step")
+    by_step = [{**row, "mean": np.mean(sizes[row["method"]][row["setting"]])} for row in scaled]
+    curves(panels[2], by_step, "method", "mean", "suboptimality", **DOTS)
     log_log(panels[2], "step per sample at the end")
     figure.suptitle(label, fontsize="medium")
     panels[1].legend(frameon=False, fontsize="small")

@@ -265,14 +265,15 @@ class ExactLearner:
         """
         return self._fit.mean_squares(weights) if isinstance(self._fit, SquaredFit) else None
 
+    def mean_losses(self) -> tuple[float, float] | None:
+        """Return the mean losses of the fit and of the best constant; None if not known."""
+        fit = self._fit
+        return fit.mean_squares(fit.weights()) if isinstance(fit, SquaredFit) else fit.mean_losses()
+
     @property
     def explained(self) -> float | None:
         """Share of the best constant's loss that the model removes; None if it is not known."""
-        found: tuple[float, float] | None
-        if isinstance(self._fit, SquaredFit):
-            found = self._fit.mean_squares(self._fit.weights())
-        else:
-            found = self._fit.mean_losses()
+        found = self.mean_losses()
         return None if found is None or not found[1] > 0.0 else 1.0 - found[0] / found[1]
 
     @property

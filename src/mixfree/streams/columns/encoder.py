@@ -41,15 +41,17 @@ KINDS: dict[str, type[Column]] = {
 class Encoded(NamedTuple):
     """Rows to learn from: raw features, targets, and times if there is a column of dates.
 
-    ``entries`` has one array per column. ``grows`` are rows from which on there are more raw
-    features, and how many. ``new`` has the places of raw features of new values, with the column of
-    the data that they belong to and the first row that has them.
+    ``entries`` has one array per column, and ``known`` tells which rows of the batch they are.
+    ``grows`` are rows from which on there are more raw features, and how many. ``new`` has the
+    places of raw features of new values, with the column of the data that they belong to and the
+    first row that has them.
     """
 
     entries: list[Array]
     rows: Array
     targets: Array
     times: Array
+    known: Array
     grows: tuple[tuple[int, int], ...] = ()
     new: Mapping[int, tuple[int, int]] = {}
 
@@ -167,10 +169,11 @@ class Encoder:
             gaps = [None if gap is None else gap[known] for gap in gaps]
             targets, times = targets[known], times[known] if len(times) else times
         if self.fixed is not None:
-            yield Encoded(entries, self.features(entries, self.fixed), targets, times)
+            yield Encoded(entries, self.features(entries, self.fixed), targets, times, known)
             return
         grows, new, width = self._grown(entries, gaps)
-        yield Encoded(entries, self._matrix(entries, gaps, width), targets, times, grows, new)
+        rows = self._matrix(entries, gaps, width)
+        yield Encoded(entries, rows, targets, times, known, grows, new)
 
     def see(self, piece: Piece) -> None:
         """Sum rows that no learner sums, such as those of a first look."""

@@ -1,6 +1,5 @@
 """A fit to a stream in one pass, which can be saved after any batch and resumed."""
 
-import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -10,16 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import mixfree
-from mixfree.base.arithmetic import MAX_VALUE, Array
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import shown
 from mixfree.base.interrupts import interrupts_wait
 from mixfree.base.state import State, check_room, loading
-from mixfree.linear.exact_learner import ExactLearner
+from mixfree.linear.exact_learner import ExactLearner, knows_intervals
 from mixfree.linear.learner_for import LinearLearner
 from mixfree.streams.columns.design import Design
 from mixfree.streams.columns.encoder import Encoded, Encoder
 from mixfree.streams.columns.time import CALENDARS
 from mixfree.streams.fit import model_file
+from mixfree.streams.fit.encoded_fit import EncodedFit
 from mixfree.streams.fit.look import FirstLook, first_look
 from mixfree.streams.fit.plan import FitPlan
 from mixfree.streams.fit.reservoir import Reservoir
@@ -76,7 +76,7 @@ class _Record(State):
             raise ValueError(f"state of the {what} does not fit: {shown(texts)}")
 
 
-class StreamFit:
+class StreamFit(EncodedFit):
     """A learner, the encoder of its features, and the record of the rows it has learnt from.
 
     Parameters
@@ -133,7 +133,7 @@ class StreamFit:
         """Return an untrained fit; only exact fits that never forget let all rows decide."""
         plan, features = replace(plan, loss=look.loss), len(look.encoder.design().features)
         learner = plan.learner(features, look.encoder.classes)
-        exact = isinstance(learner, ExactLearner) and learner.forgetting is None
+        exact = knows_intervals(learner)
         fit = cls(plan, look.encoder.again(fixed=not exact))
         fit.unused_columns, fit.notes = look.left_out, list(look.notes)
         if not exact:
@@ -179,48 +179,12 @@ class StreamFit:
     def model(self) -> Model:
         """The model of all rows so far."""
         if self._model is None or self._model[0] != self.used:
-            design = self._design(self._best_calendar())
-            learner, rows = self.learner, self.reservoir.rows
-            if self.encoder.fixed is None and isinstance(learner, ExactLearner):
-                learner = learner.mapped(design.matrix)
+            design, learner = self.decide()
+            rows = self.reservoir.rows
+            if self.growing is not None:
                 rows = np.ascontiguousarray(rows @ design.matrix[: rows.shape[1]])
             self._model = self.used, Model(design, learner, rows, self.reservoir.targets)
         return self._model[1]
-
-    def _design(self, calendar: str) -> Design:
-        """Return the features as far as rows have shown them."""
-        if self.encoder.fixed is None and isinstance(self.learner, ExactLearner):
-            return self.encoder.design(calendar, self.learner.column_sums())
-        return self.encoder.design(calendar)
-
-    def _best_calendar(self) -> str:
-        r"""Return how hours and weekdays are expected to predict best, by Akaike's criterion.
-
-        .. math:: 2 n \bar\ell + 2 k
-
-        with the mean loss :math:`\bar\ell` (for the squared loss, half the logarithm of the mean
-        squared error) and k weights, and not rows but the days that they cover as n, since the rows
-        of a day are alike. So the choice does not depend on the order of the rows.
-        """
-        time, learner = self.encoder.times, self.learner
-        if time is None or self.encoder.fixed is not None or not isinstance(learner, ExactLearner):
-            return CALENDARS[0]
-        ways = time.calendars(self.used)
-        if len(ways) < 2:
-            return ways[0]
-        days = max(min(time.days, self.used), 1.0)
-        matrices = [self._design(way).matrix for way in ways]
-        if (found := learner.solved(matrices)) is not None:
-            losses = [0.5 * math.log(max(error, 1e-300)) for _, error in found]
-        else:
-            rows, targets = self.reservoir.rows, self.reservoir.targets
-            kept = [np.asarray(rows @ each[: rows.shape[1]]) for each in matrices]
-            models = [learner.mapped(each) for each in matrices]
-            pairs = zip(models, kept, strict=True)
-            losses = [float(model.losses(each, targets).mean()) for model, each in pairs]
-        weights = [self.row_loss.outputs * each.shape[1] for each in matrices]
-        criteria = [2.0 * (days * a + k) for a, k in zip(losses, weights, strict=True)]
-        return ways[int(np.argmin(criteria))]
 
     def learn(self, piece: Piece) -> None:
         """Learn from one batch, encoded in parts of at most ``CELLS`` values."""
@@ -259,18 +223,13 @@ class StreamFit:
             new = {place: column for place, (column, row) in found.new.items() if row >= begin}
             self.timeline.widen(found.rows.shape[1], new)
 
-    def _grow(self, columns: int) -> None:
-        self.encoder.grow(columns)
-        if isinstance(self.learner, ExactLearner):
-            self.learner.grow(columns)
-
-    def _follow_changes(self) -> None:
+    def _follow_changes(self) -> Any:
         """Replace raw features as the encoder has done."""
-        if self.encoder.change is not None and isinstance(self.learner, ExactLearner):
-            change, self.encoder.change = self.encoder.change, None
-            self.learner = self.learner.mapped(change)
+        change = super()._follow_changes()
+        if change is not None:
             self.reservoir = self.reservoir.mapped(change)
             self.timeline.until = self.timeline.rows  # the weights are for other columns
+        return change
 
     def merge(self, other: "StreamFit") -> None:
         """Add a fit with the same plan to the rows that follow.
@@ -396,7 +355,7 @@ class StreamFit:
 
     def _renew(self) -> bool:
         """Update the predicting weights if due; return whether they were."""
-        course, encoder, learner = self.timeline, self.encoder, self.learner
+        course = self.timeline
         if course.rows < course.until:
             return False
         until = self._next_renewal(course.rows)
@@ -406,12 +365,12 @@ class StreamFit:
         if course.rows >= REDECIDED * self.decided:
             self.calendar, self.decided = self._best_calendar(), course.rows
         design = self._design(self.calendar)
-        if encoder.fixed is None and isinstance(learner, ExactLearner):
-            found = learner.solved([design.matrix])
-            weights = found[0][0] if found else learner.mapped(design.matrix).weights
+        if (growing := self.growing) is not None:
+            found = growing.solved([design.matrix])
+            weights = found[0][0] if found else growing.mapped(design.matrix).weights
             fills, weights = design.fills(weights), design.raw_weights(weights)
         else:
-            weights = learner.weights
+            weights = self.learner.weights
             fills = np.zeros((len(weights), 0))
         constant = best_constant(self.row_loss, self.reservoir.targets)
         course.renew(until, weights, fills, constant, self.learner.columns)
@@ -439,11 +398,3 @@ class StreamFit:
         self._advance(piece, rows, targets)
         course.add(actual_of(targets, loss), judged, found.times[begin:end], constant)
         self.reservoir.add(rows, targets)
-
-    def _advance(self, piece: Piece, rows: Array, targets: Array) -> None:
-        """Train the learner on rows."""
-        try:
-            self.learner.advance(rows, targets)
-        except ValueError:
-            self.encoder.check_sizes(piece, MAX_VALUE)
-            raise

@@ -34,19 +34,19 @@ class EncodedFit:
     weighted: bool = False
 
     @property
-    def growing(self) -> ExactLearner | None:
+    def _growing(self) -> ExactLearner | None:
         """The learner, if all rows decide on the features."""
         learner = self.learner
         return learner if self.encoder.fixed is None and isinstance(learner, ExactLearner) else None
 
-    def decide(self) -> tuple[Design, LinearLearner]:
+    def _decide(self) -> tuple[Design, LinearLearner]:
         """Return the features that the rows so far have decided on, and their learner."""
-        design, growing = self._design(self._best_calendar()), self.growing
+        design, growing = self._design(self._best_calendar()), self._growing
         return design, self.learner if growing is None else growing.mapped(design.matrix)
 
     def _design(self, calendar: str) -> Design:
         """Return the features as far as rows have shown them."""
-        growing = None if self.weighted else self.growing
+        growing = None if self.weighted else self._growing
         return self.encoder.design(calendar, None if growing is None else growing.column_sums())
 
     def _best_calendar(self) -> str:
@@ -58,7 +58,7 @@ class EncodedFit:
         squared error) and k weights, and not rows but the days that they cover as n, since the rows
         of a day are alike. So the choice does not depend on the order of the rows.
         """
-        time, learner, rows = self.encoder.times, self.growing, self.encoder.rows
+        time, learner, rows = self.encoder.times, self._growing, self.encoder.rows
         ways = CALENDARS[:1] if time is None or learner is None else time.calendars(rows)
         if time is None or learner is None or len(ways) < 2:
             return ways[0]

@@ -179,9 +179,9 @@ class StreamFit(EncodedFit):
     def model(self) -> Model:
         """The model of all rows so far."""
         if self._model is None or self._model[0] != self.used:
-            design, learner = self.decide()
+            design, learner = self._decide()
             rows = self.reservoir.rows
-            if self.growing is not None:
+            if self._growing is not None:
                 rows = np.ascontiguousarray(rows @ design.matrix[: rows.shape[1]])
             self._model = self.used, Model(design, learner, rows, self.reservoir.targets)
         return self._model[1]
@@ -365,7 +365,7 @@ class StreamFit(EncodedFit):
         if course.rows >= REDECIDED * self.decided:
             self.calendar, self.decided = self._best_calendar(), course.rows
         design = self._design(self.calendar)
-        if (growing := self.growing) is not None:
+        if (growing := self._growing) is not None:
             found = growing.solved([design.matrix])
             weights = found[0][0] if found else growing.mapped(design.matrix).weights
             fills, weights = design.fills(weights), design.raw_weights(weights)

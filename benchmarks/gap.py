@@ -4,11 +4,10 @@ import numpy as np
 
 from benchmarks.intervals import at_least, autoregressive, percent
 from mixfree.base.figures import line_style, log_log, new_figure
-from mixfree.base.table import Table
+from mixfree.base.terminal import Table
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax
-from mixfree.reproduce.engine.report import Report, gather, where
-from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.report import Report, Settings, gather, where
 from mixfree.reproduce.engine.statistics import bootstrap
 
 # Seeds below 1,000 were used to develop the bound.

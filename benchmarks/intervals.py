@@ -14,11 +14,10 @@ import numpy as np
 from scipy import fft, optimize, signal, special
 
 from mixfree.base.figures import new_figure
-from mixfree.base.table import Table
+from mixfree.base.terminal import Table
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Logistic, Poisson, Squared
-from mixfree.reproduce.engine.report import DOTS, Claim, Report, curves, gather
-from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.report import DOTS, Claim, Report, Settings, curves, gather
 from mixfree.reproduce.engine.statistics import bootstrap
 
 # Seeds below 1,000 were used to develop the intervals.

@@ -21,16 +21,15 @@ from scipy.signal import lfilter
 
 import mixfree as mf
 from mixfree.base.figures import line_style, log_log, new_figure, styles_of
-from mixfree.base.table import Table
+from mixfree.base.terminal import Table
 from mixfree.chains import MarkovChain, cycle, two_state
 from mixfree.core.optimizer import GradientRefused
 from mixfree.kernels.jit import uncached
-from mixfree.kernels.losses import slope
+from mixfree.kernels.linear import slope
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.learner_for import learner_for
 from mixfree.linear.losses import Huber, Logistic, Loss, Squared, loss_twin
-from mixfree.reproduce.engine.report import Claim, Report, gather, where
-from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.report import Claim, Report, Settings, gather, where
 from mixfree.reproduce.engine.statistics import bootstrap, ratio
 from mixfree.steps.profile import MIN_BLOCKS
 

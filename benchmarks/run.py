@@ -24,8 +24,7 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT.parent))
 
 from benchmarks.table import shown  # noqa: E402
-from mixfree.reproduce.engine.record import write_report  # noqa: E402
-from mixfree.reproduce.engine.run import run_experiment  # noqa: E402
+from mixfree.reproduce.engine.run import run_experiment, write_report  # noqa: E402
 
 EXPERIMENTS = {"gap", "intervals", "ladder", "sensitivity"}
 

@@ -18,11 +18,15 @@ from mixfree.domains import Ball
 from mixfree.gradients import MLMC
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Squared
-from mixfree.reproduce.engine.report import VERDICTS, Claim, Report, gather, grid
-from mixfree.reproduce.engine.settings import FRESH, Settings
+from mixfree.reproduce.engine.report import FRESH, VERDICTS, Claim, Report, Settings, gather, grid
 from mixfree.reproduce.engine.statistics import ratio
-from mixfree.reproduce.paper.problem import Regression, ball_minimizer, mixing_time
-from mixfree.reproduce.paper.runs import PAPER_METHODS, horizon_for
+from mixfree.reproduce.paper.problem import (
+    PAPER_METHODS,
+    Regression,
+    ball_minimizer,
+    horizon_for,
+    mixing_time,
+)
 from mixfree.steps import Constant
 
 FULL = Settings(samples=1_000_000, seeds=30, p=(1e-4,), first_seed=6000)

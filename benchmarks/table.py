@@ -1,6 +1,6 @@
 """Tables of the benchmarks, printed and kept for the report of the run."""
 
-from mixfree.base.table import Table
+from mixfree.base.terminal import Table
 
 shown = []
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from mixfree.base.figures import save
-from mixfree.base.table import Table
-from mixfree.reproduce.engine.record import write_report
+from mixfree.base.terminal import Table
+from mixfree.reproduce.engine.run import write_report
 
 
 def marks_of(samples, count=30):

@@ -9,9 +9,8 @@ import pytest
 import mixfree as mf
 from benchmarks import gap, intervals, ladder, run, sensitivity
 from mixfree.linear.losses import Huber, Logistic, Squared
-from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.paper.problem import Regression
-from mixfree.reproduce.paper.runs import run_cell
+from mixfree.reproduce.engine.report import Settings
+from mixfree.reproduce.paper.problem import Regression, run_cell
 
 
 @pytest.mark.parametrize("module", [gap, intervals, ladder, sensitivity])

@@ -15,8 +15,7 @@ from mixfree.chains import (
 )
 from mixfree.chains.envelope import Envelope, doublings, error_of_stationary
 from mixfree.chains.estimate import METHODS
-from mixfree.chains.observed import observe
-from mixfree.chains.rows import RowEstimates, entry_intervals, estimate_rows
+from mixfree.chains.rows import RowEstimates, entry_intervals, estimate_rows, observe
 
 
 @pytest.mark.parametrize("name", CHAINS)

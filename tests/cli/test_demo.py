@@ -7,8 +7,7 @@ from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Squared
 from mixfree.reproduce.paper.demo import DEMO_METHODS, NAMES, run_demo
 from mixfree.reproduce.paper.fig1 import at_end
-from mixfree.reproduce.paper.problem import problem_of, stream_of
-from mixfree.reproduce.paper.runs import PAPER_METHODS, exact_trace
+from mixfree.reproduce.paper.problem import PAPER_METHODS, exact_trace, problem_of, stream_of
 from tests.helpers import run_command as run
 
 

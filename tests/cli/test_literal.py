@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 import mixfree.cli
-from mixfree.base.table import Table
+from mixfree.base.terminal import Table
 from tests.helpers import run_command as run
 
 NAMES = {"markup": "[/x]", "colour": "\x1b[31mred", "two lines": "a\nb", "turned": "a\u202eb"}

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from mixfree.base import progress
+from mixfree.base import terminal
 from mixfree.base.interrupts import interrupts_wait
-from mixfree.base.progress import progress_bar
+from mixfree.base.terminal import progress_bar
 from mixfree.cli import main
 from mixfree.streams import StreamFit
 from mixfree.streams.read import formats
@@ -43,7 +43,7 @@ def test_a_bar_gives_way_to_what_it_counts(monkeypatch):
 def test_lines_where_there_is_no_terminal(monkeypatch, capsys):
     """Catches a log with one line per batch, or none for hours."""
     now = iter([0.0, 1.0, 31.0, 32.0, 61.5])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(now))
     with progress_bar("starting", 50) as show:
         for done in (10, 20, 30, 60):
             show(done, f"label {done}")

@@ -13,8 +13,8 @@ import pytest
 
 import mixfree as mf
 from mixfree.kernels import runner
+from mixfree.kernels.linear import RunningUnits, standardise
 from mixfree.kernels.plan import run_of
-from mixfree.kernels.scaling import RunningUnits, standardise
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Logistic, Softmax, Squared
 from tests.helpers import assert_same_bits, make

@@ -20,7 +20,7 @@ PACKAGE = Path(mixfree.__file__).parent
 
 def where_constants_are_from():
     """Files from which a module of kernels imports a number."""
-    twins = [*(PACKAGE / "kernels").glob("*.py"), *(PACKAGE / "reproduce").glob("*/*_kernel.py")]
+    twins = [*(PACKAGE / "kernels").glob("*.py"), *(PACKAGE / "reproduce").glob("*_kernel.py")]
     for source in twins:
         for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module.startswith("mixfree"):

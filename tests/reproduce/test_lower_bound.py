@@ -7,7 +7,7 @@ import mixfree as mf
 from mixfree.chains import MarkovChain
 from mixfree.reproduce import lower_bound as experiment
 from mixfree.reproduce.lower_bound import BIASES, METHODS, STAYS, Coins
-from mixfree.reproduce.paper.runs import horizon_for
+from mixfree.reproduce.paper.problem import horizon_for
 
 
 @pytest.mark.parametrize(("delta", "stay"), [(0.2, 10.0), (0.9, 3.0), (0.01, 40.0), (0.5, 1.0)])

@@ -5,7 +5,7 @@ import pytest
 
 from mixfree.gradients import MLMC
 from mixfree.reproduce import td
-from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.report import Settings
 from mixfree.reproduce.td import BASELINE, OURS, boyan, reversed_streak, sticky
 from mixfree.reproduce.theory import bounds
 from mixfree.steps import AdaGradNorm

@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from mixfree.td.policies import as_function, policy_matrix
+from mixfree.td.episodes import as_function, policy_matrix
 
 STATES, ACTIONS = gymnasium.spaces.Discrete(3), gymnasium.spaces.Discrete(4, start=2)
 

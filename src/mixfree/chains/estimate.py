@@ -13,9 +13,8 @@ from mixfree.base.checks import check_one_of
 from mixfree.chains import spectral
 from mixfree.chains.chain import MarkovChain
 from mixfree.chains.envelope import Envelope
-from mixfree.chains.observed import ObservedPath, observe
 from mixfree.chains.powers import TIE
-from mixfree.chains.rows import estimate_rows
+from mixfree.chains.rows import ObservedPath, estimate_rows, observe
 
 
 @dataclass(frozen=True)

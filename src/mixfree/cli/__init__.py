@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mixfree.base.extras import require
-from mixfree.base.literal import literal
+from mixfree.base.terminal import literal
 
 __all__ = ["main"]
 

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 import mixfree
-from mixfree.base.literal import complain, say
+from mixfree.base.terminal import complain, say
 from mixfree.cli.chain import chain
 from mixfree.cli.demo import demo
 from mixfree.cli.diagnose import diagnose

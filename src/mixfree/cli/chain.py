@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from mixfree.base.literal import say
+from mixfree.base.terminal import say
 from mixfree.cli.options import Force, Json, print_json
 
 if TYPE_CHECKING:

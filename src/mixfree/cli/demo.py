@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Option
 
-from mixfree.base.literal import say
+from mixfree.base.terminal import Table, say
 from mixfree.cli.options import Force
 
 
@@ -24,12 +24,10 @@ def demo(
     linear models, keeps sums over them.
     """
     from mixfree.base.figures import check_figures, save
-    from mixfree.base.table import Table
     from mixfree.reproduce.engine.statistics import bootstrap
     from mixfree.reproduce.paper.demo import SWITCHING, draw_demo, limit_of, run_demo
     from mixfree.reproduce.paper.fig1 import at_end
-    from mixfree.reproduce.paper.problem import mixing_time
-    from mixfree.reproduce.paper.runs import CAVEAT
+    from mixfree.reproduce.paper.problem import CAVEAT, mixing_time
 
     check_figures(out, "out", force)
     rows, speed = run_demo(samples, seeds)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Option
 
-from mixfree.base.literal import say
+from mixfree.base.terminal import say
 from mixfree.cli.flags import in_flags
 from mixfree.cli.options import (
     Data,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Exit, Option
 
-from mixfree.base.literal import complain, say
+from mixfree.base.terminal import Show, complain, progress_bar, say
 from mixfree.cli.flags import in_flags
 from mixfree.cli.methods import settings, value_of
 from mixfree.cli.options import (
@@ -29,7 +29,6 @@ from mixfree.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from mixfree.base.progress import Show
     from mixfree.streams import Source, StreamFit
     from mixfree.streams.report.facts import Facts
 
@@ -261,7 +260,6 @@ def in_words(facts: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def progress(source: "Source", quiet: bool) -> "Iterator[Show]":
     """Show a progress bar from before the first look; Ctrl-C ends the command."""
-    from mixfree.base.progress import progress_bar
 
     silent: Any = nullcontext(lambda done, label=None: None)
     try:

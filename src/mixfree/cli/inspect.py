@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from mixfree.base.literal import say
+from mixfree.base.terminal import say
 from mixfree.cli.options import Force, Json, Model, print_json
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from mixfree.base.literal import say
+from mixfree.base.terminal import say
 
 # Settings without a flag, apart from the options of the methods; `mixfree methods` lists both.
 SETTINGS = {

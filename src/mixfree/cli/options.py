@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from mixfree.base.literal import say
+from mixfree.base.terminal import say
 
 # Versions of the JSON output, described in `docs/json.md`; adding a name keeps the version.
 VERSIONS = {"chain": 1, "diagnose": 1, "fit": 2, "inspect": 2, "td": 1}

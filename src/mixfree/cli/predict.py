@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Exit, Option
 
-from mixfree.base.literal import complain, say
+from mixfree.base.terminal import complain, say
 from mixfree.cli.options import Data, Force, Format, Model, NoHeader, names
 
 __all__ = ["predict"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from mixfree.base.extras import require
-from mixfree.base.literal import say
+from mixfree.base.terminal import say
 from mixfree.cli.options import Exclude, Force, Format, Quiet, names
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from mixfree.base.literal import complain, say
+from mixfree.base.terminal import complain, say
 from mixfree.cli.options import names
 from mixfree.reproduce import EXPERIMENTS, experiment
 

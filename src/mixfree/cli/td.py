@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from mixfree.base.literal import say
+from mixfree.base.terminal import Table, say
 from mixfree.cli.options import Json, print_json
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def td(
     """
     from mixfree.td import RewardProcess, evaluate_policy
     from mixfree.td.episodes import make_env
-    from mixfree.td.tables import transition_table
+    from mixfree.td.reward_process import transition_table
 
     table, exact = _read_policy(policy), None
     with make_env(env) as opened:
@@ -131,7 +131,6 @@ def _answer(
 
 
 def _print(title: str, answer: dict[str, Any]) -> None:
-    from mixfree.base.table import Table
 
     lines, level = answer["states"], answer["level"]
     cells = {"state": "{state}", "value": "{value:.4f}"}

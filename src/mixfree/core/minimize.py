@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.base.progress import progress_bar
+from mixfree.base.terminal import progress_bar
 from mixfree.core.history import History, follow
 from mixfree.core.method import Method
 from mixfree.core.methods import start_method

@@ -14,10 +14,9 @@ import numpy as np
 
 from mixfree.kernels.jit import by_type, inline, kernel, uncached
 from mixfree.kernels.ladder import LAM, LadderPlan, step_of_ladder
-from mixfree.kernels.parts import displace, step_size
+from mixfree.kernels.parts import add, displace, record_after, step_size, weight_before
 from mixfree.kernels.run import STEPS, unshared
 from mixfree.kernels.vectors import copy, dot, dot_and_square, square_along, sum_of_squares
-from mixfree.kernels.windows import add, record_after, weight_before
 
 WRONG_SIZE = -1  # returned by :func:`oracle`
 

@@ -30,7 +30,7 @@ _SOURCES = (
     "steps/*.py",
     "gradients/mlmc.py",
     "base/arithmetic.py",
-    "reproduce/*/*_kernel.py",
+    "reproduce/*_kernel.py",
 )
 
 

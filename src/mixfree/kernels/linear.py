@@ -1,11 +1,145 @@
 """The linear model's kernel: every method, loss and precision, over rows in the given order."""
 
+import math
+from typing import NamedTuple
+
+import numpy as np
+
 from mixfree.kernels.engine import acceptable, begin, tell
 from mixfree.kernels.jit import by_type, inline, kernel, out_of_line
-from mixfree.kernels.losses import SoftmaxLoss, slope, softmax_slopes
 from mixfree.kernels.run import unshared
-from mixfree.kernels.scaling import in_units
 from mixfree.kernels.vectors import dot_and_square, square_along, sum_of_squares
+
+
+class SquaredLoss(NamedTuple):
+    """½(prediction − target)²."""
+
+
+class LogisticLoss(NamedTuple):
+    """log(1 + e^−m), m = target · prediction."""
+
+
+class HuberLoss(NamedTuple):
+    """½r² up to ``delta``, linear beyond."""
+
+    delta: float
+
+
+class RobustLoss(NamedTuple):
+    """Barron's loss."""
+
+    shape: float
+    scale: float
+
+
+class SoftmaxLoss(NamedTuple):
+    """Cross-entropy of as many predictions as there are classes: see :func:`softmax_slopes`."""
+
+
+@by_type
+def slope(loss, prediction, target):
+    """Derivative of a loss with one output; by default the squared loss."""
+    return prediction - target
+
+
+@slope.register(LogisticLoss)
+def _(loss, prediction, target):
+    return -target / (1.0 + math.exp(target * prediction))
+
+
+@slope.register(HuberLoss)
+def _(loss, prediction, target):
+    residual = prediction - target
+    if residual > loss.delta:
+        return loss.delta
+    return -loss.delta if residual < -loss.delta else residual  # NaN falls through
+
+
+@slope.register(RobustLoss)
+def _(loss, prediction, target):
+    shape, scale = loss.shape, loss.scale
+    residual = (prediction - target) / scale
+    if shape == 2.0:
+        return residual / scale
+    if shape == -np.inf:
+        return residual / scale * math.exp(-0.5 * residual * residual)
+    power = (0.5 * shape - 1.0) * math.log1p(residual * residual / abs(shape - 2.0))
+    return residual / scale * math.exp(power)
+
+
+@inline
+def softmax_slopes(margins, target):
+    """Derivatives of the softmax loss, in place of the predictions."""
+    largest = margins[0]
+    for k in range(1, margins.size):
+        largest = max(largest, margins[k])
+    total = 0.0
+    for k in range(margins.size):
+        margins[k] = math.exp(margins[k] - largest)
+        total += margins[k]
+    for k in range(margins.size):
+        margins[k] = margins[k] / total - (1.0 if k == int(target) else 0.0)
+
+
+class OwnUnits(NamedTuple):
+    """Rows as they are given."""
+
+
+class RunningUnits(NamedTuple):
+    """The arrays of a running scale: see :class:`mixfree.linear.scaling.RunningScale`."""
+
+    due: np.ndarray  # 1 if the next row is counted already, and waits for new units
+    count: np.ndarray
+    mean: np.ndarray
+    spread: np.ndarray  # sum of squares around the mean
+    shift: np.ndarray
+    inverse: np.ndarray  # of the scale
+    out: np.ndarray  # a standardised row, and what follows it
+    centred: bool
+    limit: float
+
+
+@inline
+def counts_row(units, row, out):
+    """Count a row and leave it standardised in ``out``; False if new units are due first."""
+    mean, spread, shift, inverse = units[2:6]
+    new = 1 - units.due[0]
+    units.count[0] += new
+    count, far = units.count[0], 0
+    for k in range(row.size):
+        out[k] = (float(row[k]) - shift[k]) * inverse[k]
+        far += abs(out[k]) > units.limit  # a sum of integers is the same in any order
+    due = far > 0 or count & (count - 1) == 0
+    share = new / count if units.centred else 0.0
+    rest = new - share
+    for k in range(row.size):
+        delta = float(row[k]) - mean[k]
+        mean[k] += share * delta
+        spread[k] += rest * delta * delta
+    units.due[0] = 1 if due and new > 0 else 0
+    return units.due[0] == 0
+
+
+@by_type
+def in_units(units, row):
+    """Whether the row can be taken now, and the row in these units."""
+    return True, row
+
+
+@in_units.register(RunningUnits)
+def _(units, row):
+    return counts_row(units, row, units.out), units.out
+
+
+@kernel
+def standardise(units, rows, out):
+    """Standardise rows up to one for which new units are due; how many they are."""
+    # One version of each loop at all addresses: others would round differently.
+    units, rows, out = unshared(units), unshared(rows), unshared(out)
+    for i in range(rows.shape[0]):
+        if not counts_row(units, rows[i], out[i]):
+            return i
+    return rows.shape[0]
 
 
 @inline

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixfree.base.state import RunState, UnitChange
-from mixfree.kernels import ladder, parts, windows
+from mixfree.kernels import ladder, parts
 from mixfree.kernels.run import REACH, ROOT, Run, aligned
 from mixfree.steps.ladder import Ladder, LadderState
 
@@ -24,14 +24,14 @@ class Plan(NamedTuple):
 
 def compilable(opt: Any) -> bool:
     """Whether each part of the optimiser has a compiled implementation."""
-    rest = (opt.step, opt.domain, opt.output)
-    return windows.compilable(opt.gradient) and all(type(part) in _PLANS for part in rest)
+    parts = (opt.gradient, opt.step, opt.domain, opt.output)
+    return all(type(getattr(part, "inner", part)) in _PLANS for part in parts)
 
 
 def plan_of(opt: Any) -> Plan:
     """The plan of an optimiser whose parts are all compilable."""
-    rest = (_PLANS[type(part)](part, opt.x) for part in (opt.step, opt.domain, opt.output))
-    return Plan._make((windows.plan_of(opt.gradient), *rest, opt.largest))
+    parts = (opt.gradient, opt.step, opt.domain, opt.output)
+    return Plan._make((*(_PLANS[type(part)](part, opt.x) for part in parts), opt.largest))
 
 
 def run_of(opt: Any, state: RunState) -> Run:

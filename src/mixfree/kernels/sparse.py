@@ -14,10 +14,17 @@ import numpy as np
 from mixfree.kernels.draws import one_in
 from mixfree.kernels.engine import acceptable
 from mixfree.kernels.jit import by_type, inline, kernel, out_of_line
-from mixfree.kernels.losses import SoftmaxLoss, slope, softmax_slopes
-from mixfree.kernels.parts import LAST, RANDOM, TAIL, WEIGHTED, step_size
+from mixfree.kernels.linear import SoftmaxLoss, slope, softmax_slopes
+from mixfree.kernels.parts import (
+    LAST,
+    RANDOM,
+    TAIL,
+    WEIGHTED,
+    step_size,
+    window_length,
+    window_weight,
+)
 from mixfree.kernels.run import COUNT, LENGTH, SAMPLES, SEEN, STEPS
-from mixfree.kernels.windows import window_length, window_weight
 
 LISTED = 6  # a further place in counts: how many coordinates the window's sum has
 A, MASS, SQUARE, WEIGHTS = range(1, 5)  # in numbers: a, A, ‖x‖², sum of the window's weights

@@ -104,8 +104,7 @@ def advance_scaled(
 
 def _kernel(loss: Loss, l2: float, units: Any = None) -> Any:
     """Return the function that takes samples in their order, for :meth:`Optimizer.advance`."""
-    from mixfree.kernels.linear import linear
-    from mixfree.kernels.scaling import OwnUnits
+    from mixfree.kernels.linear import OwnUnits, linear
 
     twin, margins, given = loss_twin(loss), np.zeros(loss.outputs), units or OwnUnits()
 

@@ -454,7 +454,7 @@ def has_twin(loss: Loss) -> bool:
 
 def loss_twin(loss: Any) -> tuple[float, ...]:
     """Return the compiled twin of a loss that has one: the same name, and its settings."""
-    from mixfree.kernels import losses as twins
+    from mixfree.kernels import linear as twins
 
     settings = () if isinstance(loss, Softmax) else map(float, astuple(loss))
     twin: tuple[float, ...] = getattr(twins, f"{type(loss).__name__}Loss")(*settings)

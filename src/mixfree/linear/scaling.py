@@ -94,8 +94,8 @@ class RunningScale:
 
     def arrays(self, dtype: npt.DTypeLike) -> Any:
         """Return the arrays that kernels change, which standardise rows of this type."""
+        from mixfree.kernels.linear import RunningUnits
         from mixfree.kernels.run import aligned
-        from mixfree.kernels.scaling import RunningUnits
 
         state = self._state
         rows = [state.mean, state.spread, state.shift, 1.0 / state.scale]
@@ -108,7 +108,7 @@ class RunningScale:
 
     def take(self, rows: Array, out: Array) -> Array:
         """Standardise as many rows as there is room in ``out``, up to one that needs new units."""
-        from mixfree.kernels.scaling import standardise
+        from mixfree.kernels.linear import standardise
 
         rows = rows[: len(out)]
         return out[: standardise(self.arrays(rows.dtype), rows, out)]

@@ -24,8 +24,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
-    from mixfree.reproduce.engine.report import Report, Row
-    from mixfree.reproduce.engine.settings import Settings
+    from mixfree.reproduce.engine.report import Report, Row, Settings
 
 __all__ = ["EXPERIMENTS", "Experiment", "experiment"]
 
@@ -40,7 +39,7 @@ _TABLE = {  # name: module, summary
     "ablation": ("paper.ablation", "Not in the paper: is MAG's gain less bias or smaller steps?"),
     "limit": ("limit", "Every method's error over the least possible one, by mixing time"),
     "lower-bound": ("lower_bound", "A problem on which the rates of Table 1 separate"),
-    "nonconvex": ("nonconvex.experiment", "Non-convex problems: gradient norms along runs of MAG"),
+    "nonconvex": ("nonconvex", "Non-convex problems: gradient norms along runs of MAG"),
     "td": ("td", "TD learning on chains with known fixed points, against projected TD"),
 }
 EXPERIMENTS = {name: summary for name, (_, summary) in _TABLE.items()}

@@ -20,13 +20,19 @@ from mixfree.core.methods import start_method
 from mixfree.domains import Ball
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Squared
-from mixfree.reproduce.engine.report import DOTS, Claim, Figure, Report, Row, curves, gather, grid
-from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.report import (
+    DOTS,
+    Claim,
+    Figure,
+    Report,
+    Row,
+    Settings,
+    curves,
+    gather,
+    grid,
+)
 from mixfree.reproduce.engine.statistics import Interval, bootstrap, ratio
-from mixfree.reproduce.paper.problem import Regression, mixing_time
-from mixfree.reproduce.paper.runs import exact_trace, horizon_for
-
-__all__ = ["FULL", "QUICK", "cells", "measure", "problem_of", "report"]
+from mixfree.reproduce.paper.problem import Regression, exact_trace, horizon_for, mixing_time
 
 SWITCHING = (0.5, 0.0335, 0.00346, 0.0003465, 3.4657e-5)  # mixing times 1, 10, 100, 1,000, 10,000
 FULL = Settings(samples=3_000_000, seeds=40, p=SWITCHING, first_seed=6000)

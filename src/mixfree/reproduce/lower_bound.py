@@ -20,17 +20,14 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.figures import label_ends, log_log, new_figure, styles_of
-from mixfree.base.table import Table
+from mixfree.base.terminal import Table
 from mixfree.core.methods import find_method
 from mixfree.domains import Ball
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Huber
-from mixfree.reproduce.engine.report import DOTS, Claim, Figure, Report, Row, where
-from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.report import DOTS, Claim, Figure, Report, Row, Settings, where
 from mixfree.reproduce.engine.statistics import Interval, bootstrap, fitted_slope
-from mixfree.reproduce.paper.runs import horizon_for
-
-__all__ = ["FULL", "QUICK", "Coins", "cells", "measure", "report"]
+from mixfree.reproduce.paper.problem import horizon_for
 
 FULL = Settings(samples=1_000_000, seeds=20, first_seed=6000)
 QUICK = Settings(samples=4_000, seeds=2)

@@ -17,16 +17,14 @@ from mixfree.reproduce.engine.report import (
     Figure,
     Report,
     Row,
+    Settings,
     curves,
     gather,
     grid,
     where,
 )
-from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import bootstrap, exponent, ratio
 from mixfree.td import RewardProcess, TDLearner, tabular
-
-__all__ = ["FULL", "QUICK", "boyan", "cells", "measure", "report", "reversed_streak", "sticky"]
 
 FULL = Settings(samples=10_000_000, seeds=30, p=(0.5, 5e-2, 5e-3, 5e-4, 5e-5), first_seed=6000)
 QUICK = FULL.changed(samples=100_000, seeds=3, first_seed=0)

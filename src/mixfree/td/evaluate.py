@@ -11,7 +11,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole, shown
-from mixfree.base.progress import progress_bar
+from mixfree.base.terminal import progress_bar
 from mixfree.chains import AutocorrelationTime, autocorrelation_time
 from mixfree.core.history import History, follow
 from mixfree.td.episodes import spaces, transitions

@@ -9,7 +9,7 @@ from scipy import sparse
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, shown
 from mixfree.core.optimizer import Optimizer
-from mixfree.td.features.lookup import Rows, as_features
+from mixfree.td.features import Rows, as_features
 from mixfree.td.iterative import IterativeTD
 from mixfree.td.least_squares import MAX_DENSE_FEATURES, LstdTD
 from mixfree.td.methods import start_method, td_methods

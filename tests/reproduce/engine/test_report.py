@@ -2,10 +2,9 @@
 
 import pytest
 
-from mixfree.base.table import Table
+from mixfree.base.terminal import Table
 from mixfree.reproduce import EXPERIMENTS, experiment
-from mixfree.reproduce.engine.report import Claim, Report
-from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.report import Claim, Report, Settings
 from mixfree.reproduce.engine.statistics import Interval
 
 FULL = Settings(100, 5, ("mag", "sgd"), (0.5, 0.1), first_seed=1000)

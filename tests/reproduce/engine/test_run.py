@@ -6,12 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from mixfree.base.table import Table
-from mixfree.reproduce.engine import record
-from mixfree.reproduce.engine.record import write_report
-from mixfree.reproduce.engine.report import Report
-from mixfree.reproduce.engine.run import run_experiment
-from mixfree.reproduce.engine.settings import Settings
+from mixfree.base.terminal import Table
+from mixfree.reproduce.engine import run
+from mixfree.reproduce.engine.report import Report, Settings
+from mixfree.reproduce.engine.run import run_experiment, write_report
 
 SETTINGS = Settings(samples=100, seeds=3, p=(0.1,))
 ROWS = [
@@ -53,12 +51,12 @@ def test_rows_are_written_exactly_with_what_a_row_lacks_left_empty(tmp_path):
 
 def test_a_run_that_fails_keeps_its_finished_cells(tmp_path, monkeypatch):
     """Catches a part that is measured again, and results of two commits that pass for one."""
-    monkeypatch.setattr(record, "_commit", lambda: "first")
+    monkeypatch.setattr(run, "_commit", lambda: "first")
     with pytest.raises(AssertionError):
         go(tmp_path, broken=[2])
     kept = snapshot(tmp_path / "parts")
     assert len(kept) == 2
-    monkeypatch.setattr(record, "_commit", lambda: "second")
+    monkeypatch.setattr(run, "_commit", lambda: "second")
     go(tmp_path, broken=[0, 1])
     assert snapshot(tmp_path / "parts").items() > kept.items()
     measured = json.loads((tmp_path / "measured.json").read_bytes())
@@ -80,8 +78,8 @@ def test_results_of_something_else_are_left_alone(tmp_path, monkeypatch, changed
     go(tmp_path)
     before = snapshot(tmp_path)
     if other := changed.pop("versions", None):
-        found = record.version
-        monkeypatch.setattr(record, "version", lambda of: other if of == "numpy" else found(of))
+        found = run.version
+        monkeypatch.setattr(run, "version", lambda of: other if of == "numpy" else found(of))
     with pytest.raises(ValueError, match=message):
         go(tmp_path, **changed)
     assert snapshot(tmp_path) == before
@@ -113,5 +111,5 @@ def test_the_commit_is_that_of_a_checkout_and_of_nothing_else(monkeypatch):
     def fail(command, **options):
         raise subprocess.CalledProcessError(128, command)
 
-    monkeypatch.setattr(record.subprocess, "run", fail)
-    assert record._commit() is None
+    monkeypatch.setattr(run.subprocess, "run", fail)
+    assert run._commit() is None

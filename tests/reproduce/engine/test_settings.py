@@ -1,6 +1,6 @@
 import pytest
 
-from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.report import Settings
 
 SETTINGS = Settings(samples=1000, seeds=2, methods=("mag", "sgd"))
 

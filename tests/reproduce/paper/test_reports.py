@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.report import Settings
 from mixfree.reproduce.paper import ablation, fig1, fig2, table1
 from mixfree.reproduce.paper.problem import mixing_time
 

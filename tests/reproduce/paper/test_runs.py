@@ -3,8 +3,7 @@ import pytest
 
 import mixfree as mf
 from mixfree.linear.losses import Squared, linear_gradient
-from mixfree.reproduce.paper.problem import Regression
-from mixfree.reproduce.paper.runs import start, trace
+from mixfree.reproduce.paper.problem import Regression, start, trace
 
 
 @pytest.mark.parametrize("method", list(mf.methods()))

@@ -2,11 +2,18 @@ import numpy as np
 import pytest
 
 from mixfree.gradients import MLMC
-from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.report import Settings
 from mixfree.reproduce.paper.problem import Regression, problem_of
 from mixfree.reproduce.theory import measures
-from mixfree.reproduce.theory.claims import bias_claim, claims, equality_claim, values_of
-from mixfree.reproduce.theory.experiment import cells, measure, report
+from mixfree.reproduce.theory.experiment import (
+    bias_claim,
+    cells,
+    claims,
+    equality_claim,
+    measure,
+    report,
+    values_of,
+)
 from mixfree.reproduce.theory.measures import Windows, second_moments
 
 HORIZON = 1 << 8

@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 
-__all__ = ["Interval", "bootstrap", "exponent", "fitted_slope", "ratio"]
-
 CONFIDENCE = 0.95
 RESAMPLES = 2000  # resamples per bootstrap
 

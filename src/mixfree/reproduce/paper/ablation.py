@@ -18,15 +18,21 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.figures import log_log, new_figure
-from mixfree.base.table import Table
+from mixfree.base.terminal import Table
 from mixfree.core.optimizer import Optimizer
-from mixfree.reproduce.engine.report import DOTS, Claim, Figure, Report, Row, curves, gather, where
-from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.report import (
+    DOTS,
+    Claim,
+    Figure,
+    Report,
+    Row,
+    Settings,
+    curves,
+    gather,
+    where,
+)
 from mixfree.reproduce.engine.statistics import bootstrap, ratio
-from mixfree.reproduce.paper.problem import mixing_time, problem_of, stream_of
-from mixfree.reproduce.paper.runs import start, trace
-
-__all__ = ["FULL", "QUICK", "cells", "measure", "report"]
+from mixfree.reproduce.paper.problem import mixing_time, problem_of, start, stream_of, trace
 
 FULL = Settings(samples=1_000_000, seeds=30, p=(1e-2, 1e-4), first_seed=6000)
 QUICK = Settings(samples=50_000, seeds=2, p=(1e-2,))

@@ -7,12 +7,17 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.figures import label_ends, log_log, new_figure
-from mixfree.base.progress import progress_bar
+from mixfree.base.terminal import progress_bar
 from mixfree.reproduce.engine.report import Figure, Row, curves
-from mixfree.reproduce.paper.problem import problem_of, stream_of
-from mixfree.reproduce.paper.runs import LIMIT, draw_limit, exact_trace, start, trace
-
-__all__ = ["DEMO_METHODS", "NAMES", "SWITCHING", "draw_demo", "limit_of", "run_demo"]
+from mixfree.reproduce.paper.problem import (
+    LIMIT,
+    draw_limit,
+    exact_trace,
+    problem_of,
+    start,
+    stream_of,
+    trace,
+)
 
 SWITCHING = 1e-4  # p, the switching probability
 FIRST = 10_000  # samples of the first regime, before which the figure does not begin

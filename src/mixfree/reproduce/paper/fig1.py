@@ -3,22 +3,28 @@
 import numpy as np
 
 from mixfree.base.figures import label_ends, log_log, new_figure
-from mixfree.base.table import Table
-from mixfree.reproduce.engine.report import Claim, Figure, Report, Row, curves, gather, where
-from mixfree.reproduce.engine.settings import Settings
+from mixfree.base.terminal import Table
+from mixfree.reproduce.engine.report import (
+    Claim,
+    Figure,
+    Report,
+    Row,
+    Settings,
+    curves,
+    gather,
+    where,
+)
 from mixfree.reproduce.engine.statistics import bootstrap, ratio
-from mixfree.reproduce.paper.problem import mixing_time
-from mixfree.reproduce.paper.runs import (
+from mixfree.reproduce.paper.problem import (
     CAVEAT,
     LIMIT,
     PAPER_METHODS,
     draw_limit,
     limits_of,
     measure_run,
+    mixing_time,
     regression_cells,
 )
-
-__all__ = ["FULL", "QUICK", "at_end", "cells", "measure", "report"]
 
 FULL = Settings(samples=5_000_000, seeds=30, methods=PAPER_METHODS, p=(1e-4,), first_seed=6000)
 QUICK = FULL.changed(samples=500_000, seeds=3, first_seed=0)

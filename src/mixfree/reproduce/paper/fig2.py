@@ -5,22 +5,19 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.figures import label_ends, log_log, new_figure
-from mixfree.reproduce.engine.report import DOTS, Claim, Report, Row, curves, grid, where
-from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.report import DOTS, Claim, Report, Row, Settings, curves, grid, where
 from mixfree.reproduce.engine.statistics import Interval, bootstrap, ratio
 from mixfree.reproduce.paper.fig1 import at_end
-from mixfree.reproduce.paper.problem import mixing_time
-from mixfree.reproduce.paper.runs import (
+from mixfree.reproduce.paper.problem import (
     CAVEAT,
     LIMIT,
     PAPER_METHODS,
     draw_limit,
     limits_of,
     measure_run,
+    mixing_time,
     regression_cells,
 )
-
-__all__ = ["FULL", "QUICK", "cells", "measure", "report"]
 
 SWITCHING = (0.5, 0.1, 1e-2, 1e-3, 1e-4, 1e-5)
 FULL = Settings(samples=5_000_000, seeds=30, methods=PAPER_METHODS, p=SWITCHING, first_seed=6000)

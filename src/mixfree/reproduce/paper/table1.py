@@ -1,15 +1,21 @@
 """Table 1, measured: exponents of suboptimality in the samples and in the mixing time."""
 
 from mixfree.base.figures import label_ends, log_log, new_figure
-from mixfree.base.table import Table
+from mixfree.base.terminal import Table
 from mixfree.core.methods import find_method
-from mixfree.reproduce.engine.report import DOTS, Claim, Figure, Report, Row, curves, gather, grid
-from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.report import (
+    DOTS,
+    Claim,
+    Figure,
+    Report,
+    Row,
+    Settings,
+    curves,
+    gather,
+    grid,
+)
 from mixfree.reproduce.engine.statistics import Interval, exponent
-from mixfree.reproduce.paper.problem import mixing_time
-from mixfree.reproduce.paper.runs import measure_run, regression_cells
-
-__all__ = ["FULL", "QUICK", "cells", "measure", "report"]
+from mixfree.reproduce.paper.problem import measure_run, mixing_time, regression_cells
 
 # Exponents of T and of the mixing time in the paper's Table 1.
 STATED = {"sgd": (-0.5, 1.0), "emd": (-0.5, 0.5), "sgd-dd": (-0.5, 0.5), "mag": (-0.5, 0.5)}

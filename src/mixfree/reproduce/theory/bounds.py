@@ -11,24 +11,6 @@ import math
 from mixfree.base.checks import check_positive, check_whole
 from mixfree.gradients import MLMC
 
-__all__ = [
-    "convex_rate",
-    "coupling_bound",
-    "decorrelation_time",
-    "delayed_deviation",
-    "deviation",
-    "distance_bound",
-    "expected_cost",
-    "independent_deviation",
-    "mean_error",
-    "mean_square_error",
-    "nonconvex_rate",
-    "regret",
-    "second_moment",
-    "stationary_deviation",
-    "td_rate",
-]
-
 
 def distance_bound(time: int, mixing_time: int) -> float:
     """Bound the distance from stationarity after ``time`` steps: d(ℓτ) ≤ 2^−ℓ (Eq. 4).

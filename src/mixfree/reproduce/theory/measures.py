@@ -10,11 +10,8 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.gradients import MLMC
-from mixfree.reproduce.paper.problem import Regression, problem_of
-from mixfree.reproduce.paper.runs import run_cell
+from mixfree.reproduce.paper.problem import Regression, problem_of, run_cell
 from mixfree.reproduce.theory import bounds
-
-__all__ = ["DIAMETER", "MEASURES", "Windows", "second_moments"]
 
 
 @dataclass(frozen=True)

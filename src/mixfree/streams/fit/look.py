@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.extras import require
-from mixfree.base.literal import literal
+from mixfree.base.terminal import literal
 from mixfree.streams.columns.category import LONGEST, Category
 from mixfree.streams.columns.column import Boolean, Column, Number
 from mixfree.streams.columns.encoder import Encoder

@@ -7,7 +7,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
-from mixfree.base.literal import literal
+from mixfree.base.terminal import literal
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.report.correlation import Correlation
 from mixfree.streams.report.facts import Facts

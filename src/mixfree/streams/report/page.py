@@ -13,7 +13,7 @@ import numpy as np
 import mixfree
 from mixfree.base.extras import require
 from mixfree.base.files import replacing
-from mixfree.base.literal import literal
+from mixfree.base.terminal import literal
 from mixfree.linear.summary import Line
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.report.facts import Facts

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mixfree.base.files import replacing
-from mixfree.base.literal import literal
+from mixfree.base.terminal import literal
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.summary import Line, Summary, summary_of

@@ -1,10 +1,10 @@
-"""Compiled twins of the gradients in :mod:`mixfree.reproduce.nonconvex.problems`."""
+"""Compiled twins of the gradients in :mod:`mixfree.reproduce.nonconvex`."""
 
 import math
 
 from mixfree.kernels.engine import acceptable, begin, tell
 from mixfree.kernels.jit import kernel, out_of_line
-from mixfree.kernels.losses import RobustLoss, slope
+from mixfree.kernels.linear import RobustLoss, slope
 from mixfree.kernels.vectors import sum_of_squares
 
 

@@ -5,9 +5,9 @@ import pytest
 
 import mixfree as mf
 from mixfree.outputs import RandomIterate
-from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.nonconvex import experiment as nonconvex
-from mixfree.reproduce.nonconvex.problems import (
+from mixfree.reproduce import nonconvex
+from mixfree.reproduce.engine.report import Settings
+from mixfree.reproduce.nonconvex import (
     DIMENSION,
     HIDDEN,
     NOISE,

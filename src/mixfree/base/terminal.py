@@ -1,15 +1,83 @@
-"""Progress of long work on stderr: a bar, or lines where there is no terminal."""
+"""The terminal: text printed literally, tables (also in Markdown), and progress on stderr."""
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from mixfree.base.extras import require
 
 EVERY = 30.0  # seconds between lines where there is no terminal
+
+
+def literal(text: str) -> str:
+    r"""Return the text as one line with unprintable characters escaped.
+
+    A terminal would obey control characters, and direction marks can hide text.
+
+    Examples
+    --------
+    >>> literal("load\n\x1b[31m"), literal("straße")
+    ('load\\n\\x1b[31m', 'straße')
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def say(*lines: str) -> None:
+    r"""Print each line on standard output, with line breaks escaped.
+
+    Examples
+    --------
+    >>> say("[/x] is a name", "so is a\nb")
+    [/x] is a name
+    so is a\nb
+    """
+    for line in lines:
+        print(literal(line))
+
+
+def complain(line: str) -> None:
+    """Print a line on standard error."""
+    print(literal(line), file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; the first column is aligned left, the others right."""
+
+    title: str
+    head: Sequence[str]
+    lines: Sequence[Sequence[object]]
+
+    def markdown(self) -> str:
+        """Format as Markdown.
+
+        Examples
+        --------
+        >>> print(Table("Squares", ["n", "n²"], [(3, 9)]).markdown())
+        Squares
+        <BLANKLINE>
+        | n | n² |
+        |:--|--:|
+        | 3 | 9 |
+        """
+        rule = "|:--" + "|--:" * (len(self.head) - 1) + "|"
+        rows = ["| " + " | ".join(map(str, line)) + " |" for line in self.lines]
+        return "\n".join([self.title, "", "| " + " | ".join(self.head) + " |", rule, *rows])
+
+    def show(self) -> None:
+        """Print to the terminal."""
+        table = require("rich.table").Table(title=literal(self.title), title_justify="left")
+        for index, name in enumerate(self.head):
+            table.add_column(name, justify="right" if index else "left")
+        for line in self.lines:
+            table.add_row(*(literal(str(cell)) for cell in line))
+        require("rich.console").Console(markup=False, emoji=False, highlight=False).print(table)
 
 
 class Show(Protocol):

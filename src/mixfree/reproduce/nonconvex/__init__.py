@@ -1,1 +1,0 @@
-"""Section 4 measured: gradient norms of MAG on bounded, smooth problems that are not convex."""

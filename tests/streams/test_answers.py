@@ -16,7 +16,6 @@ import pyarrow.parquet
 import pytest
 
 from mixfree.streams import FitPlan, Source, StreamFit, find_files, write_predictions
-from mixfree.streams.predict import answer_rows
 from tests.streams.data import table, write
 
 
@@ -52,13 +51,13 @@ def fitted(tmp_path):
 
 @pytest.fixture
 def answered(monkeypatch):
-    """Return a function that passes bytes through ``answer_rows``, some at a time."""
+    """Return a function that passes bytes through ``write_predictions``, some at a time."""
 
     def answered(fit, data, out=None, size=1 << 20, format="csv", **options):
         out = io.BytesIO() if out is None else out
         monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=Pieces(data, size)))
         source = Source(find_files(["-"], format), arriving=True)
-        return answer_rows(fit, source, out, **options), out.getvalue().decode()
+        return write_predictions(fit, source, out, **options), out.getvalue().decode()
 
     return answered
 

@@ -69,34 +69,23 @@ def test_predictions_are_those_of_the_estimator(tmp_path, fitted, ending):
     np.testing.assert_array_equal(found["u"], table()["u"])
 
 
-KEPT = {  # texts of a column, and how a Parquet file has them
-    "decimal comma": (["1,5", "-2,25", ""], [1.5, -2.25, None]),
-    "leading zeros": (["00123", "00456", "7"], ["00123", "00456", "7"]),
-    "long integers": (["12345678901234567891", "12345678901234567892", "3"], None),
-    "all digits of a double": (["0.30000000000000004", "1e-7", "2"], [0.1 + 0.2, 1e-7, 2.0]),
-    "units": (["7%", "8%", "9%"], None),
-    "a word": (["1", "2", "unknown"], None),
-}
-
-
-@pytest.mark.parametrize("case", KEPT)
-def test_columns_are_copied_without_losing_a_character(tmp_path, case):
-    """Catches identifiers copied as numbers, of which 00123 becomes 123, and commas as texts."""
-    texts, expected = KEPT[case]
+def test_columns_are_copied_without_losing_a_character(tmp_path):
+    """Catches identifiers copied as numbers, of which 00123 becomes 123, and lost units."""
+    texts = ["00123", "12345678901234567891", "7%", "1,5"]
     path, out = tmp_path / "d.csv", tmp_path / "p.parquet"
     path.write_text("x;y\n" + "".join(f"{i % 7};{2 * (i % 7)}\n" for i in range(50)))
     assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
     path.write_text("x;k\n" + "".join(f"{i};{text}\n" for i, text in enumerate(texts)))
-    assert run("predict", tmp_path / "m", path, "-o", out, "--keep", "k") == 0
+    assert run("predict", tmp_path / "m", path, "-o", out, "--keep", "k,x") == 0
     found = pa.parquet.read_table(out).to_pydict()
-    assert found["k"] == (texts if expected is None else expected)
-    assert found["prediction"] == pytest.approx([0.0, 2.0, 4.0], abs=1e-9)
+    assert (found["k"], found["x"]) == (texts, ["0", "1", "2", "3"])
+    assert found["prediction"] == pytest.approx([0.0, 2.0, 4.0, 6.0], abs=1e-9)
 
 
 def test_a_column_to_copy_changes_its_type(tmp_path, fitted, capsys):
     """Catches the writer's own error, and texts written without quotation marks to a CSV file."""
-    for number, k in enumerate([pa.array([1, 2], pa.int32()), [1.5, 2.0], ["a,b", "c"], [[1], []]]):
-        data = table(2).append_column("k", k if isinstance(k, pa.Array) else pa.array(k))
+    for number, k in enumerate([["a,b", "c"], [1.5, 2.0], [[1], []]]):
+        data = table(2).append_column("k", pa.array(k))
         pa.parquet.write_table(data, tmp_path / f"k{number}.parquet")
 
     def predict(*names):
@@ -104,18 +93,10 @@ def test_a_column_to_copy_changes_its_type(tmp_path, fitted, capsys):
         return run("predict", fitted[1], *paths, "-o", tmp_path / "p.parquet", "--keep", "k")
 
     assert predict("k0", "k1") == 0
-    assert pa.parquet.read_table(tmp_path / "p.parquet")["k"].to_pylist() == [1.0, 2.0, 1.5, 2.0]
-    assert predict("k0", "k2") == 0
-    assert pa.parquet.read_table(tmp_path / "p.parquet")["k"].to_pylist() == ["1", "2", "a,b", "c"]
-    assert predict("k3") == 0
-    assert predict("k3", "k0") == 2
-    said = "k0.parquet: column 'k' is of type int32, not list<element: int64> as before: remove it"
-    assert said in capsys.readouterr().err
-    rows = "".join(f"{i}.5,1,red,true,{i}\n" for i in range(20_000))
-    (tmp_path / "d.csv").write_text(f"u,v,colour,on,k\n{rows}1,1,red,true,-\n")
-    options = "-o", tmp_path / "p.parquet", "--keep", "k"
-    assert run("predict", fitted[1], tmp_path / "d.csv", *options) == 2
-    said = "row 20001, column 'k' is '-', not a plain number as before: remove it from --keep"
+    found = pa.parquet.read_table(tmp_path / "p.parquet")["k"].to_pylist()
+    assert found == ["a,b", "c", "1.5", "2"]
+    assert predict("k1", "k2") == 2
+    said = "k2.parquet: column 'k' is of type list<element: int64>, not double as before: remove it"
     assert said in capsys.readouterr().err
 
 

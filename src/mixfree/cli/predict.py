@@ -67,7 +67,7 @@ def predict(
     from mixfree.base.files import check_place
     from mixfree.streams import Source, StreamFit, find_files, write_predictions
     from mixfree.streams.columns.encoder import POLICIES
-    from mixfree.streams.predict import answer_rows, answers, beside, mark_of
+    from mixfree.streams.predict import answers, beside, mark_of
     from mixfree.streams.read.files import STDIN
 
     files = find_files(data, format, header=not no_header)
@@ -88,7 +88,7 @@ def predict(
     else:
         try:
             source = Source(files, arriving=True)
-            written = answer_rows(fit, source, sys.stdout.buffer, *columns)
+            written = write_predictions(fit, source, sys.stdout.buffer, *columns)
         except KeyboardInterrupt:  # all predictions so far have been written
             raise Exit(130) from None
     for column, count in written.unknown.most_common():

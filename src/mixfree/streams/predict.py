@@ -3,8 +3,8 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -17,21 +17,15 @@ from mixfree.base.files import replacing
 from mixfree.linear.classes import most_probable, probabilities
 from mixfree.linear.exact_learner import ExactLearner, knows_intervals
 from mixfree.linear.losses import mean_of, predictions_apart
-from mixfree.streams.columns.column import Number
-from mixfree.streams.columns.encoder import located
-from mixfree.streams.columns.kinds import Choices, judge
-from mixfree.streams.fit.look import FIRST_ROWS
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.read.files import STDIN, StreamFile
 from mixfree.streams.read.source import Piece, Source
-from mixfree.streams.read.values import is_text, numbers_in, texts_in
+from mixfree.streams.read.values import is_text, texts_in
 
-__all__ = ["ENDINGS", "Written", "answer_rows", "answers", "beside", "mark_of", "write_predictions"]
+__all__ = ["ENDINGS", "Written", "answers", "beside", "mark_of", "write_predictions"]
 
 ENDINGS = (".parquet", ".csv", ".arrow")
 MARK = {b"mixfree": b"mixfree predictions"}  # metadata of Parquet and Arrow files
-# What a number would lose: zeros before it, digits beyond those of a double, and its unit.
-_MORE_THAN_A_NUMBER = r"^\s*[+-]?(?:0\d|\d{16,}\s*$)|[%$€£¥]"
 
 
 class Written(NamedTuple):
@@ -45,7 +39,7 @@ class Written(NamedTuple):
 def write_predictions(
     fit: StreamFit,
     source: Source,
-    output: str | os.PathLike[str],
+    output: str | os.PathLike[str] | IO[bytes],
     keep: Sequence[str] = (),
     interval: float | None = None,
     interval_of: str = "row",
@@ -53,52 +47,32 @@ def write_predictions(
     """Write one row of predictions per row of the stream.
 
     Rows that cannot be predicted because of missing values have empty predictions. For
-    classifications, the probability of each class is also written. ``keep`` names columns of the
-    data to copy. ``interval`` is the level of intervals: of new rows, or of the mean if
-    ``interval_of`` is ``"mean"``; for classes, of sets of them.
-    """
-    predictor = Predictor(fit, keep, interval, interval_of)
-    ending = Path(output).suffix
-    if ending not in ENDINGS:
-        raise ValueError(f"output must end in {', '.join(ENDINGS)}, not be {str(output)!r}")
-    needed = fit.encoder.needed(fit.model.design)
-    source.require_columns([*needed, *keep], "column")
-    numbers = [name for name in fit.encoder.numbers if name in needed and name not in keep]
-    source.open([*keep, *needed], numbers)
-    kept = _kept(source, keep)
-    with replacing(output) as file, _writer(file, ending) as write:
-        return _written(predictor, source, lambda piece: kept, write)
-
-
-def answer_rows(
-    fit: StreamFit,
-    source: Source,
-    output: IO[bytes],
-    keep: Sequence[str] = (),
-    interval: float | None = None,
-    interval_of: str = "row",
-) -> Written:
-    """Write the predictions of :func:`write_predictions` to a stream, as the rows arrive.
+    classifications, the probability of each class is also written.
 
     Parameters
     ----------
-    source
-        CSV or JSON lines from standard input, read with ``arriving=True``. All rows that it holds
-        are predicted together; the predictions do not depend on it.
     output
-        The predictions, in the format of the source.
+        A file, written atomically. Or a stream, for CSV or JSON lines from standard input, read
+        with ``arriving=True``: predictions are written in the format of the source as rows arrive,
+        and do not depend on how many arrive together.
+    keep
+        Columns of the data to copy, in the types in which they are read; those of CSV are texts.
+    interval, interval_of
+        Level of intervals: of new rows, or of the mean if ``"mean"``; for classes, of sets of them.
     """
     predictor = Predictor(fit, keep, interval, interval_of)
-    needed, format = fit.encoder.needed(fit.model.design), source.files[0].format
-    if format == "csv":
+    path = output if isinstance(output, str | os.PathLike) else None
+    ending = f".{source.files[0].format}" if path is None else Path(path).suffix
+    if path is not None and ending not in ENDINGS:
+        raise ValueError(f"output must end in {', '.join(ENDINGS)}, not be {str(path)!r}")
+    needed = fit.encoder.needed(fit.model.design)
+    if ending != ".jsonl":  # objects may lack columns
         source.require_columns([*needed, *keep], "column")
-    source.open([*keep, *needed])
-
-    def kept(piece: Piece) -> dict[str, _Kept]:
-        return {name: _Kept(piece.batch.column(name).type) for name in keep}
-
-    with _writer(output, f".{format}") as write:
-        return _written(predictor, source, kept, write, row_by_row=True)
+    numbers = [name for name in fit.encoder.numbers if name in needed and name not in keep]
+    source.open([*keep, *needed], numbers)
+    opened: Any = nullcontext(output) if path is None else replacing(path)
+    with opened as file, _writer(file, ending) as write:
+        return _written(predictor, source, write, row_by_row=path is None)
 
 
 def answers(file: StreamFile) -> bool:
@@ -133,13 +107,6 @@ def mark_of(
         return MARK[b"mixfree"]
     names = [*keep, *Predictor(fit, keep, interval, interval_of).names]
     return ("\n" + ",".join('"' + name.replace('"', '""') + '"' for name in names) + "\n").encode()
-
-
-class _Kept(NamedTuple):
-    """The type in which a column is copied, and the format of its numbers if these are texts."""
-
-    type: Any
-    form: str | None = None
 
 
 class Predictor:
@@ -182,7 +149,18 @@ class Predictor:
                 raise ValueError(
                     f"keep must not contain {name!r}, the name of a column of predictions"
                 )
-        self._weights = self.model.learner.weights
+        self.keep, self._weights = keep, self.model.learner.weights
+
+    def batch(self, piece: Piece) -> tuple[Any, Array]:
+        """Return the batch to write, and which of its rows have a prediction."""
+        pyarrow = require("pyarrow")
+        rows, usable = self.fit.encoder.encode_for_prediction(piece, self.model.design)
+        columns = {name: piece.batch.column(name) for name in self.keep}
+        with np.errstate(over="ignore", invalid="ignore"):
+            predicted = self.columns(rows, piece.file, piece.start)
+        for name, values in zip(self.names, predicted, strict=True):
+            columns[name] = pyarrow.array(np.ascontiguousarray(values), mask=~usable)
+        return pyarrow.RecordBatch.from_pydict(columns, metadata=MARK), usable
 
     def columns(self, rows: Array, file: str, start: int) -> list[Array]:
         """Return one array per name; raise ValueError for the first row that is not finite."""
@@ -230,11 +208,7 @@ def _check_interval(fit: StreamFit, level: float, of_mean: bool) -> None:
 
 
 def _written(
-    predictor: "Predictor",
-    source: Source,
-    kept: Callable[[Piece], Mapping[str, _Kept]],
-    write: Callable[[Any], None],
-    row_by_row: bool = False,
+    predictor: "Predictor", source: Source, write: Callable[[Any, str], None], row_by_row: bool
 ) -> Written:
     """Predict and write all batches; with ``row_by_row``, also the rows before an invalid one."""
     unknown, rows, empty = predictor.fit.encoder.unknown, 0, 0
@@ -242,8 +216,8 @@ def _written(
 
     def answer(piece: Piece) -> None:
         nonlocal rows, empty
-        batch, usable = _batch(predictor, piece, kept(piece))
-        write(batch)
+        batch, usable = predictor.batch(piece)
+        write(batch, piece.file)
         rows, empty = rows + len(usable), empty + int((~usable).sum())
 
     for piece in source.pieces():
@@ -256,91 +230,48 @@ def _written(
                 answer(Piece(piece.file, piece.start + at, piece.batch.slice(at, 1)))
     if rows == 0:
         raise ValueError(f"{source.files[0]}: there are no rows")
-    return Written(rows, empty, predictor.fit.encoder.unknown - before)
-
-
-def _batch(predictor: Predictor, piece: Piece, kept: Mapping[str, _Kept]) -> tuple[Any, Array]:
-    """Return the batch to write, and which of its rows have a prediction."""
-    pyarrow = require("pyarrow")
-    rows, usable = predictor.fit.encoder.encode_for_prediction(piece, predictor.model.design)
-    columns = {name: _copied(piece, name, how) for name, how in kept.items()}
-    with np.errstate(over="ignore", invalid="ignore"):
-        predicted = predictor.columns(rows, piece.file, piece.start)
-    for name, values in zip(predictor.names, predicted, strict=True):
-        columns[name] = pyarrow.array(np.ascontiguousarray(values), mask=~usable)
-    return pyarrow.RecordBatch.from_pydict(columns, metadata=MARK), usable
-
-
-def _kept(source: Source, keep: Sequence[str]) -> dict[str, _Kept]:
-    """Decide by the first rows how columns are copied."""
-    pyarrow = require("pyarrow")
-    first, found = source.look(FIRST_ROWS), dict[str, _Kept]()
-    for name in keep if first else ():
-        parts = [piece.batch.column(name) for piece in first]
-        types = {part.type for part in parts}
-        nested = any(map(pyarrow.types.is_nested, types))
-        found[name] = _Kept(parts[0].type if len(types) == 1 or nested else pyarrow.string())
-        if not is_text(found[name].type):
-            continue
-        texts = pyarrow.concat_arrays([texts_in(part) for part in parts]).drop_null()
-        if len(texts):
-            column = judge(texts, name, Choices((name,), decimal_comma=source.decimal_comma)).column
-            if type(column) is Number and not _numbers(texts, column.form).null_count:
-                found[name] = _Kept(pyarrow.float64(), column.form)
-    return found
-
-
-def _copied(piece: Piece, name: str, kept: _Kept) -> Any:
-    """Return a column of the data as it is written to the output."""
-    values = piece.batch.column(name)
-    if is_text(values.type) and kept.form is not None:
-        found = _numbers(values, kept.form)
-        lost = found.is_null().to_numpy(False) & values.is_valid().to_numpy(False)
-        if lost.any():
-            row = int(lost.argmax())
-            what = f"is {values[row].as_py()[:40]!r}, not a plain number as before: "
-            raise ValueError(located(piece, row, what + "remove it from `keep`", name))
-        return found
-    if values.type == kept.type:
-        return values
-    try:
-        return (texts_in(values) if is_text(kept.type) else values).cast(kept.type)
-    except require("pyarrow").ArrowException as error:
-        what = f"is of type {values.type}, not {kept.type} as before: remove it from `keep`"
-        raise ValueError(f"{piece.file}: column {name!r} {what}") from error
-
-
-def _numbers(texts: Any, form: str) -> Any:
-    """Return texts as doubles, null where a number would not preserve the text."""
-    compute = require("pyarrow.compute")
-    lost = compute.match_substring_regex(texts, _MORE_THAN_A_NUMBER)
-    return compute.if_else(lost, None, numbers_in(texts, form))
+    return Written(rows, empty, unknown - before)
 
 
 @contextmanager
-def _writer(file: IO[bytes], ending: str) -> Iterator[Callable[[Any], None]]:
-    """Provide a function that writes batches in the format of the file extension."""
+def _writer(file: IO[bytes], ending: str) -> Iterator[Callable[[Any, str], None]]:
+    """Provide a function that writes batches, of files that errors name, in a format."""
     opened: list[Any] = []
 
-    def write(batch: Any) -> None:
+    def write(batch: Any, source: str) -> None:
         if ending == ".jsonl":
             lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist())
             file.write("".join(lines).encode())
-        else:
-            if not opened:
-                opened.append(_open(file, ending, batch.schema))
-            if ending == ".csv" and batch.num_columns == 1:
-                # NaN, since CSV readers skip empty lines.
-                (name,), (values,) = batch.schema.names, batch.columns
-                batch = batch.set_column(0, name, values.fill_null(np.nan))
-            opened[0].write_batch(batch)
+            file.flush()
+            return
+        if not opened:
+            opened.extend((_open(file, ending, batch.schema), batch.schema))
+        if batch.schema != opened[1]:
+            batch = _cast(batch, opened[1], source)
+        if ending == ".csv" and batch.num_columns == 1:
+            # NaN, since CSV readers skip empty lines.
+            (name,), (values,) = batch.schema.names, batch.columns
+            batch = batch.set_column(0, name, values.fill_null(np.nan))
+        opened[0].write_batch(batch)
         file.flush()
 
     try:
         yield write
     finally:
-        for writer in opened:
+        for writer in opened[:1]:
             writer.close()
+
+
+def _cast(batch: Any, schema: Any, source: str) -> Any:
+    """Convert a batch of a file that stores columns in other types than the first."""
+    columns = []
+    for field, values in zip(schema, batch.columns, strict=True):
+        try:
+            columns.append((texts_in(values) if is_text(field.type) else values).cast(field.type))
+        except require("pyarrow").ArrowException as error:
+            what = f"is of type {values.type}, not {field.type} as before: remove it from `keep`"
+            raise ValueError(f"{source}: column {field.name!r} {what}") from error
+    return require("pyarrow").RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _open(file: IO[bytes], ending: str, schema: Any) -> Any:

@@ -22,18 +22,13 @@ class Dialect(NamedTuple):
     """How a CSV file is written.
 
     The names of its columns, the delimiter, the number of lines up to and including the header,
-    and the length in bytes of the longest of the first four lines.
+    and the number of bytes to read at a time, enough for several rows of a wide file.
     """
 
     names: tuple[str, ...]
     delimiter: str
     lines: int
-    width: int = 0
-
-    @property
-    def block(self) -> int:
-        """Bytes to read at a time, enough for several rows of a wide file."""
-        return min(max(BLOCK, MIN_ROWS * self.width), LARGEST_BLOCK)
+    block: int = 0
 
     @staticmethod
     def is_complete(head: bytes) -> bool:
@@ -53,11 +48,9 @@ class Dialect(NamedTuple):
         Examples
         --------
         >>> Dialect.of(b'"u","v"\\n"1",2.5,3\\n')
-        Dialect(names=('column 1', 'u', 'v'), delimiter=',', lines=1, width=9)
-        >>> Dialect.of(b"time;load\\n1,5;2\\n").delimiter
-        ';'
-        >>> Dialect.of(b"# made by hand\\ntime,load\\n1,5\\n")[:3]
-        (('time', 'load'), ',', 2)
+        Dialect(names=('column 1', 'u', 'v'), delimiter=',', lines=1, block=2097152)
+        >>> Dialect.of(b"# made by hand\\ntime;load\\n1,5;2\\n")[:3]
+        (('time', 'load'), ';', 2)
         """
         # The bytes may end within a character; rows not in UTF-8 are reported later, by line.
         text = head.decode("utf-8-sig", errors="surrogateescape")
@@ -74,29 +67,28 @@ class Dialect(NamedTuple):
         names, row, lines = found[delimiter]
         if not row and text.count('"') % 2:
             raise EOFError("a quotation mark in the header is not closed")
-        width = max(map(len, head.splitlines()[:4]))
+        longest = max(map(len, head.splitlines()[:4]))
+        block = min(max(BLOCK, MIN_ROWS * longest), LARGEST_BLOCK)
         if not header:
-            return cls(tuple(f"c{at + 1}" for at in range(len(names))), delimiter, 0, width)
+            return cls(tuple(f"c{at + 1}" for at in range(len(names))), delimiter, 0, block)
         if len(row) == len(names) + 1:
             names = [*names, ""] if row[-1] == "" else ["", *names]
         for name in names:
             name.encode("utf-8", "surrogateescape").decode()  # raises unless it is UTF-8
         named = tuple(name.strip() or f"column {at}" for at, name in enumerate(names, start=1))
-        return cls(named, delimiter, lines, width)
+        return cls(named, delimiter, lines, block)
 
-    def batches(
-        self, source: Any, types: Mapping[str, Any], skip: int | None = None, block: int = 0
-    ) -> Iterator[Any]:
-        """Read columns of these types, after the header unless another number of lines is given."""
+    def batches(self, source: Any, types: Mapping[str, Any]) -> Iterator[Any]:
+        """Read columns of these types."""
         csv = require("pyarrow.csv")
         yield from csv.open_csv(
             source,
             # Only with one thread do errors contain the line number.
             csv.ReadOptions(
                 use_threads=False,
-                block_size=block or self.block,
+                block_size=self.block,
                 column_names=list(self.names),
-                skip_rows=self.lines if skip is None else skip,
+                skip_rows=self.lines,
             ),
             csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             csv.ConvertOptions(

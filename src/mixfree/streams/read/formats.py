@@ -6,12 +6,12 @@ import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import Any
 
 from mixfree.base.extras import require
 from mixfree.streams.read.dialect import BLOCK, LARGEST_BLOCK, Dialect
 from mixfree.streams.read.files import STDIN, StreamFile, not_text
-from mixfree.streams.read.json_lines import JsonLines, flat, outer_fields, parts_of
+from mixfree.streams.read.json_lines import JsonLines, flat, outer_fields
 from mixfree.streams.read.values import decoded, is_text
 
 __all__ = ["NOT_UTF8", "Reader"]
@@ -25,9 +25,7 @@ NOT_UTF8 = "not in UTF-8: `iconv -f latin1 -t utf-8 FILE > utf8.csv` converts it
 # Words of PyArrow's errors, and what they mean.
 _MEANING = {
     "Could not skip initial": "there are no rows",  # a header without a newline
-    "1330795073 metadata bytes": (  # "ARRO", the beginning of a file
-        "it is an Arrow file, not a stream: decompress it, or name it instead of a pipe"
-    ),
+    "1330795073 metadata bytes": "it is an Arrow file, not a stream: decompress it, or name it",
     "incorrect header check": "it is not compressed by gzip: rename it to end without .gz",
 }
 _EMPTY = ("Empty CSV", "Empty JSON", "file size is 0 bytes", "null or length 0")
@@ -58,23 +56,15 @@ class Reader:
     def __init__(self, file: StreamFile, arriving: bool = False) -> None:
         self.file, self.arriving = file, arriving
         self._before = 0  # lines before the block being read, of which PyArrow does not know
-        self._head = b""  # what was read of a pipe to find the schema
-        self._pipe: Any = None  # a stream that can be read only once
-        self._stream: Any = None  # the Arrow stream read from the pipe
+        self._stream: Any = None  # the Arrow stream read from a pipe
         self._dialect = Dialect((), ",", 1)
-        self._lines = JsonLines(None)
+        self._lines = JsonLines()
         with self._explained():
-            self._pipe = _pipe(file) if file.once else None
-            try:
-                self.schema = self._schema()
-                if len(self.schema.names) > MAX_COLUMNS:  # raises if they are not in UTF-8
-                    raise EOFError(
-                        f"it has more than {MAX_COLUMNS:,} columns, the most that are accepted: "
-                        "leave out some"
-                    )
-            except BaseException:
-                self._close_pipe()
-                raise
+            self._pipe = _Pipe(file) if file.once else None
+            self.schema = self._schema()
+            if len(self.schema.names) > MAX_COLUMNS:  # raises if they are not in UTF-8
+                what = f"it has more than {MAX_COLUMNS:,} columns, the most that are accepted"
+                raise EOFError(f"{what}: leave out some")
         self.decimal_comma = file.format == "csv" and self._dialect.delimiter == ";"
 
     def batches(
@@ -101,15 +91,8 @@ class Reader:
             "parquet": lambda: self._parquet(list(names), threads),
             "arrow": lambda: self._arrow(list(names)),
         }[self.file.format]()
-        try:
-            with self._explained():
-                yield from (batch for batch in found if batch.num_rows)
-        finally:
-            self._close_pipe()
-
-    def _close_pipe(self) -> None:
-        if self._pipe is not None and self.file.path != STDIN:
-            self._pipe.close()
+        with self._explained():
+            yield from (batch for batch in found if batch.num_rows)
 
     def _schema(self) -> Any:
         pyarrow, format = require("pyarrow"), self.file.format
@@ -135,7 +118,7 @@ class Reader:
 
     def _first_lines(self, least: int) -> bytes:
         """Read the beginning of a text file, up to at least its header and first row."""
-        head, source = b"", self._pipe or self._bytes()
+        head, source = b"", self._open()
         read = source.read1 if self.arriving else source.read
         while not Dialect.is_complete(head):
             more = read(max(least, len(head)))
@@ -144,15 +127,14 @@ class Reader:
                 raise EOFError(f"its first line is longer than {LONGEST_HEAD:,} bytes")
             if not more or len(head) > LONGEST_HEAD:
                 break
-        self._head = b"" if self._pipe is None else head
+        if self._pipe is not None:
+            self._pipe.unread(head)
         return head
 
-    def _bytes(self) -> Any:
-        """Open the decompressed bytes of the file; for a pipe, from its beginning."""
-        pyarrow = require("pyarrow")
-        if self._pipe is not None:
-            return pyarrow.PythonFile(_Joined(self._head, self._pipe), mode="r")
-        return pyarrow.input_stream(self.file.path, compression=self.file.compression)
+    def _open(self) -> Any:
+        """Open the decompressed bytes of the file; a pipe is open."""
+        opened = require("pyarrow").input_stream
+        return self._pipe or opened(self.file.path, compression=self.file.compression)
 
     def _blocks(self) -> Iterator[bytes]:
         """Yield whole lines: what a pipe holds if rows are arriving, else blocks of the file.
@@ -160,51 +142,45 @@ class Reader:
         A line of CSV may end within quotation marks.
         """
         data, ended, csv = b"", False, self.file.format == "csv"
-        if self.arriving:
-            data, read = self._head, self._pipe.read1
-        else:
-            read = self._bytes().read
-        while True:
+        source = self._open()
+        read = source.read1 if self.arriving else source.read
+        while not ended:
+            more = read(BLOCK)
+            data, ended = data + more, not more
+            if len(data) > LARGEST_BLOCK:
+                raise require("pyarrow").ArrowInvalid("straddling object")
             end = len(data) if ended else data.rfind(b"\n") + 1
             if data[:end].strip() and (ended or not csv or data.count(b'"', 0, end) % 2 == 0):
                 yield data[:end]
                 self._before += data.count(b"\n", 0, end)
                 data = data[end:]
-            if ended:
-                return
-            more = read(BLOCK)
-            data, ended = data + more, not more
-            if len(data) > LARGEST_BLOCK:
-                raise require("pyarrow").ArrowInvalid("straddling object")
 
     def _csv(self, names: list[str], numbers: Collection[str]) -> Iterator[Any]:
         pyarrow, dialect = require("pyarrow"), self._dialect
         types, done = dict.fromkeys(names, pyarrow.string()), 0
         if self.arriving:
             for block in self._blocks():
-                skip = 0 if self._before else dialect.lines
-                yield from dialect.batches(pyarrow.BufferReader(block), types, skip, len(block))
+                lines = 0 if self._before else dialect.lines
+                part = dialect._replace(lines=lines, block=len(block))
+                yield from part.batches(pyarrow.BufferReader(block), types)
             return
         if numbers and not self.file.once:
             doubles = {name: pyarrow.float64() for name in names if name in numbers}
             try:
-                for batch in dialect.batches(self._bytes(), types | doubles):
+                for batch in dialect.batches(self._open(), types | doubles):
                     yield batch
                     done += batch.num_rows
                 return
             except pyarrow.ArrowInvalid as error:
                 if "invalid value" not in str(error):
                     raise
-        for batch in dialect.batches(self._bytes(), types):
+        for batch in dialect.batches(self._open(), types):
             yield batch.slice(min(done, batch.num_rows))
             done = max(done - batch.num_rows, 0)
 
     def _json(self, names: list[str]) -> Iterator[Any]:
         for block in self._blocks():
-            before = self._before
-            for part in parts_of(block, len(names)):
-                yield from self._lines.table(part, names, before).combine_chunks().to_batches()
-                before += part.count(b"\n")
+            yield from self._lines.batches(block, names, self._before)
 
     def _parquet(self, names: list[str], threads: bool) -> Iterator[Any]:
         # Without a buffer size, whole row groups are read at once, which can be as large as the
@@ -220,10 +196,8 @@ class Reader:
 
     def _open_arrow(self) -> Any:
         pyarrow = require("pyarrow")
-        if self._pipe is not None:
-            return pyarrow.ipc.open_stream(self._pipe)
-        if self.file.compression is not None:
-            return pyarrow.ipc.open_stream(self._bytes())
+        if self._pipe is not None or self.file.compression is not None:
+            return pyarrow.ipc.open_stream(self._open())
         # Not memory-mapped: if the file is truncated meanwhile, the process would crash.
         source = pyarrow.OSFile(self.file.path)
         try:
@@ -285,16 +259,6 @@ class Reader:
         return message
 
 
-def _pipe(file: StreamFile) -> Any:
-    """Open a stream that can be read only once, decompressed."""
-    if file.path == STDIN:
-        return sys.stdin.buffer
-    raw = open(file.path, "rb")  # noqa: SIM115 - closed by the reader
-    if file.compression is None:
-        return raw
-    return require("pyarrow").input_stream(raw, compression=file.compression)
-
-
 def _batch_rows(names: Sequence[str]) -> int:
     return min(ROWS, max(CELLS // max(len(names), 1), 64))
 
@@ -321,14 +285,28 @@ def _plain(batch: Any, names: list[str]) -> Any:
     return pyarrow.RecordBatch.from_arrays([decoded(each) for each in columns], names=names)
 
 
-class _Joined(io.RawIOBase):
-    """The bytes already read from a stream, followed by the rest of it."""
+class _Pipe(io.RawIOBase):
+    """A stream that can be read only once, decompressed; what was read ahead is read again."""
 
-    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
-        self._head, self._rest = io.BytesIO(head), rest
+    def __init__(self, file: StreamFile) -> None:
+        self._ahead, self._own = io.BytesIO(), file.path != STDIN
+        self._rest: Any = open(file.path, "rb") if self._own else sys.stdin.buffer  # noqa: SIM115
+        if file.compression is not None:
+            self._rest = require("pyarrow").input_stream(self._rest, file.compression)
+
+    def unread(self, data: bytes) -> None:
+        self._ahead = io.BytesIO(data)
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        return self._head.read(size) or self._rest.read(size)
+        return self._ahead.read(size) or self._rest.read(size)
+
+    def read1(self, size: int = -1) -> bytes:
+        return self._ahead.read(size) or self._rest.read1(size)
+
+    def close(self) -> None:
+        if self._own:
+            self._rest.close()
+        super().close()

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from mixfree.base.extras import require
 from mixfree.streams.read.values import label_of
 
-__all__ = ["JsonLines", "flat", "outer_fields", "parts_of"]
+__all__ = ["JsonLines", "flat", "outer_fields"]
 
 MIN_ROWS = 256  # rows that PyArrow reads at a time, however many columns there are
 CELLS = 1 << 22  # most values per batch
@@ -39,38 +40,39 @@ class JsonLines:
     ['y', 'wind.speed']
     """
 
-    def __init__(self, first: bytes | None) -> None:
-        self.schema = self._stored = None  # columns, and the fields of a row as they are nested
+    def __init__(self, first: bytes | None = None) -> None:
+        pyarrow = require("pyarrow")
+        self.schema, self._stored = pyarrow.schema([]), None  # the latter as fields are nested
         if first is None:
             return
-        if (found := _inferred(first)) is None:
+        tables = [_by_arrow(part) for part in _parts(first, CELLS // MIN_ROWS)]
+        found = None
+        if all(table is not None for table in tables):
+            with suppress(pyarrow.ArrowException):  # for a column of different types
+                schemas = [table.schema for table in tables]
+                found = pyarrow.unify_schemas(schemas, promote_options="permissive")
+        if found is None:
             rows = _rows(first, 0)
             names = dict.fromkeys(chain.from_iterable(rows))
             objects = _outer(names)  # null in some rows
             self.schema = _table(rows, [name for name in names if name not in objects]).schema
         else:
-            fields = [(field.name, _read_as(field.type)) for field in found]
-            self._stored = require("pyarrow").schema(fields)
+            self._stored = pyarrow.schema([(each.name, _read_as(each.type)) for each in found])
             self.schema = flat(self._stored.empty_table()).schema
 
-    def table(self, block: bytes, names: Sequence[str], line: int) -> Any:
+    def batches(self, block: bytes, names: Sequence[str], line: int) -> Iterator[Any]:
         """Read some columns; a column of both numbers and texts is read as text.
 
         ``line`` is the number of lines before the block, for error messages.
         """
-        if self._stored is not None:
-            fields = outer_fields(self._stored, names)
-            found = _by_arrow(block, require("pyarrow").schema(fields))
-            if found is not None:
-                return flat(found).select(list(names))
-        return _table(_rows(block, line), names)
-
-
-def parts_of(block: bytes, columns: int) -> Iterator[bytes]:
-    """Divide lines into parts, since PyArrow takes time for every column in every row."""
-    lines, rows = block.splitlines(keepends=True), max(CELLS // max(columns, 1), MIN_ROWS)
-    parts = (b"".join(lines[at : at + rows]) for at in range(0, len(lines), rows))
-    yield from (part for part in parts if part.strip())
+        for part in _parts(block, len(names)):
+            table = None
+            if self._stored is not None:
+                fields = outer_fields(self._stored, names)
+                table = _by_arrow(part, require("pyarrow").schema(fields))
+            table = _table(_rows(part, line), names) if table is None else flat(table).select(names)
+            yield from table.combine_chunks().to_batches()
+            line += part.count(b"\n")
 
 
 def flat(table: Any) -> Any:
@@ -101,18 +103,11 @@ def _outer(names: Iterable[str]) -> set[str]:
     return {name[:at] for name in names for at in range(len(name)) if name[at] == "."}
 
 
-def _inferred(block: bytes) -> Any:
-    """Return the schema of a block as PyArrow infers it; None if it cannot."""
-    pyarrow, found = require("pyarrow"), []
-    for part in parts_of(block, CELLS // MIN_ROWS):
-        table = _by_arrow(part, None)
-        if table is None:
-            return None
-        found.append(table.schema)
-    try:
-        return pyarrow.unify_schemas(found, promote_options="permissive")
-    except pyarrow.ArrowException:  # a column of different types
-        return None
+def _parts(block: bytes, columns: int) -> Iterator[bytes]:
+    """Divide lines into parts, since PyArrow takes time for every column in every row."""
+    lines, rows = block.splitlines(keepends=True), max(CELLS // max(columns, 1), MIN_ROWS)
+    parts = (b"".join(lines[at : at + rows]) for at in range(0, len(lines), rows))
+    yield from (part for part in parts if part.strip())
 
 
 def _read_as(inferred: Any) -> Any:
@@ -126,7 +121,7 @@ def _read_as(inferred: Any) -> Any:
     return pyarrow.string() if types.is_timestamp(inferred) else inferred
 
 
-def _by_arrow(block: bytes, schema: Any) -> Any:
+def _by_arrow(block: bytes, schema: Any = None) -> Any:
     """Read lines with PyArrow; None if it cannot, and Python may, or tell the line."""
     pyarrow, reader = require("pyarrow"), require("pyarrow.json")
     behaviour = "infer" if schema is None else "ignore"
@@ -161,22 +156,21 @@ def _rows(block: bytes, before: int) -> list[dict[str, Any]]:
 
 
 def _object(line: bytes, number: int) -> dict[str, Any]:
-    pyarrow = require("pyarrow")
     try:
-        found = json.loads(line)
-    except UnicodeDecodeError as error:
-        raise pyarrow.ArrowInvalid(f"line {number} is not in UTF-8") from error
-    except json.JSONDecodeError as error:
-        what = f"{error.msg} at column {error.colno}"
-        raise pyarrow.ArrowInvalid(f"line {number} is not JSON: {what}") from error
-    except RecursionError as error:
-        raise pyarrow.ArrowInvalid(f"line {number} is nested too deeply") from error
-    if not isinstance(found, dict):
-        raise pyarrow.ArrowInvalid(
-            f"line {number} is not an object in {{braces}}, of which JSON lines have one per line; "
+        found = json.loads(line, parse_int=_whole)
+        if isinstance(found, dict):
+            return found
+        what = (
+            "is not an object in {braces}, of which JSON lines have one per line; "
             "`jq -c '.[]' FILE > lines.jsonl` converts a JSON list"
         )
-    return found
+    except UnicodeDecodeError:
+        what = "is not in UTF-8"
+    except json.JSONDecodeError as error:
+        what = f"is not JSON: {error.msg} at column {error.colno}"
+    except RecursionError:
+        what = "is nested too deeply"
+    raise require("pyarrow").ArrowInvalid(f"line {number} {what}")
 
 
 def _values(row: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
@@ -200,7 +194,7 @@ def _column(values: list[Any]) -> Any:
     if kinds == {bool}:
         return pyarrow.array(values, pyarrow.bool_())
     if kinds <= {int, float}:
-        numbers = [None if value is None else _double(value) for value in values]
+        numbers = [None if value is None else float(value) for value in values]
         return pyarrow.array(numbers, pyarrow.float64())
     # A lone surrogate cannot be encoded in UTF-8.
     texts = [text and text.encode("utf-8", "replace").decode() for text in map(_text, values)]
@@ -211,11 +205,8 @@ def _text(value: Any) -> str | None:
     """Return a value as text, a number as it is in a column of numbers."""
     if value is None or isinstance(value, str):
         return value
-    return label_of(_double(value)) if type(value) in (int, float) else json.dumps(value)
+    return label_of(value) if type(value) in (int, float) else json.dumps(value)
 
 
-def _double(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
+def _whole(digits: str) -> float:
+    return int(digits) if len(digits) < 300 else float(digits)  # infinite if it is too large

@@ -31,7 +31,7 @@ def test_resuming_with_other_data_is_refused(files, capsys):
     before = model.read_bytes()
     options = ["--target", "y", "--model", model, "--resume", "-q"]
     assert run("fit", files / "second.csv", *options) == 2
-    assert "begun with first.csv, not second.csv" in capsys.readouterr().err
+    assert "second.csv is not first.csv, with which the model was begun" in capsys.readouterr().err
     (files / "first.csv").write_text(rows(100, 1))
     assert run("fit", files / "first.csv", *options) == 2
     assert "100 rows, but the model has learnt from 300" in capsys.readouterr().err
@@ -57,7 +57,10 @@ def test_resuming_with_more_data_goes_on(files, capsys):
         ({"second.csv": rows(500, 3)}, "second.csv has changed since the model learnt from it"),
         ({"second.csv": rows(500, 2).replace("4,8", "4,9", 1)}, "second.csv has changed since"),
         ({"second.csv": rows(499, 2)}, "the data has 799 rows, but the model has learnt from 800"),
-        ({"second.csv": None, "third.csv": rows(500, 2)}, "begun with second.csv, not third.csv"),
+        (
+            {"second.csv": None, "third.csv": rows(500, 2)},
+            "third.csv is not second.csv, with which the model",
+        ),
         ({"second.csv": None}, "the data has 300 rows, but the model has learnt from 800"),
     ],
 )

@@ -56,7 +56,7 @@ class TableSource(Source):
 
     def __init__(self, X: Any, target: str | None, y: Any = None, start: int = 0) -> None:
         self.files, self.decimal_comma = [StreamFile("X", "arrow")], False
-        self._names, self._ahead, self._pieces = [], [], iter(())
+        self._names, self._ahead, self._pieces, self._once = [], [], iter(()), True
         self._y, self._start = y, start
         self._convert: Callable[[Any], Any] | None = None
         self._batches = batches(X)
@@ -98,10 +98,6 @@ class TableSource(Source):
             return found
 
         self._convert = places
-
-    def narrow(self, names: Any, numbers: Any = ()) -> None:
-        """Go on with some of the columns only."""
-        self._names = list(dict.fromkeys(names))
 
     def _read(self, numbers: frozenset[str], threads: bool = True) -> Iterator[Piece]:
         start = 0

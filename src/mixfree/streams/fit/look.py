@@ -133,7 +133,7 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
     for piece in first:
         batch = piece.batch.select(encoder.needs)
         _in_utf8([piece], lambda batch=batch, piece=piece: encoder.see(piece._replace(batch=batch)))
-    source.narrow(encoder.needs, encoder.numbers)
+    source.open(encoder.needs, encoder.numbers)
     return FirstLook(rows, verdicts, target, loss, encoder, notes)
 
 

@@ -36,9 +36,9 @@ class FileRead(State):
         return Path(self.path).name
 
     def check(self, what: str) -> None:
-        """Counts and checksums are not negative."""
-        if min(self.start, self.rows, self.checksum, self.last) < 0:
-            raise ValueError(f"state of the {what} does not fit: a number is negative")
+        """Counts are not negative."""
+        if min(self.start, self.rows) < 0:
+            raise ValueError(f"state of the {what} does not fit: {self.rows} rows")
 
 
 class ReadRecord:
@@ -91,23 +91,38 @@ class ReadRecord:
         ValueError
             If the data does not begin with the rows already read.
         """
-        again, before = ReadRecord(), self.rows
-        left = before
+        again, left = ReadRecord(), self.rows
         for piece in pieces:
             if left:
-                old = piece._replace(batch=piece.batch.slice(0, left))
-                again.add(old)
-                count = old.batch.num_rows
+                count = min(left, piece.batch.num_rows)
+                again.add(piece._replace(batch=piece.batch.slice(0, count)))
                 left -= count
-                _compare(self.files, again.files, finished=left == 0)
+                self._check_begins_with(again, finished=left == 0)
                 piece = Piece(piece.file, piece.start + count, piece.batch.slice(count))
             if piece.batch.num_rows:
                 yield piece
         if left:
-            raise ValueError(
-                f"the data has {before - left:,} rows, but the model has learnt from {before:,}: "
-                + _REMEDY
-            )
+            was = f"but the model has learnt from {self.rows:,}"
+            raise ValueError(f"the data has {again.rows:,} rows, {was}: {_REMEDY}")
+
+    def _check_begins_with(self, again: "ReadRecord", finished: bool) -> None:
+        """Raise ValueError if files differ; the last one has only begun unless ``finished``."""
+        for before, now in zip(self.files, again.files, strict=False):
+            wrong, remedy = "", _REMEDY
+            if now.name != before.name:
+                wrong = f"is not {before.name}, with which the model was begun"
+            elif now is again.files[-1] and not finished:
+                return
+            elif now.rows != before.rows:
+                wrong = f"has {now.rows:,} rows, but the model has learnt from {before.rows:,}"
+            elif now.checksum != before.checksum:
+                wrong = "has changed since the model learnt from it"
+            elif now.last != before.last:
+                wrong = "has changed in the last line that the model has learnt from"
+                remedy = "it may have been incomplete; fit anew, without `resume`"
+            if wrong:
+                raise ValueError(f"{now.name} {wrong}: {remedy}")
+            before.path = now.path
 
     def state_dict(self) -> dict[str, Any]:
         """Return the record as plain values."""
@@ -139,25 +154,3 @@ def _canonical(scalar: Any) -> Any:
         return float(value) if isinstance(value, str) else value
     except ValueError:
         return value
-
-
-def _compare(known: list[FileRead], again: list[FileRead], finished: bool) -> None:
-    """Raise ValueError if files differ; the last is compared by name only unless ``finished``."""
-    for number, (before, now) in enumerate(zip(known, again, strict=False), start=1):
-        if now.name != before.name:
-            raise ValueError(f"the model was begun with {before.name}, not {now.name}: {_REMEDY}")
-        if number == len(again) and not finished:
-            return
-        wrong = None
-        if now.rows != before.rows:
-            wrong = f"has {now.rows:,} rows, but the model has learnt from {before.rows:,}"
-        elif now.checksum != before.checksum:
-            wrong = "has changed since the model learnt from it"
-        if wrong is not None:
-            raise ValueError(f"{now.name} {wrong}: {_REMEDY}")
-        if now.last != before.last:
-            raise ValueError(
-                f"the last line of {now.name} that the model has learnt from has changed since: it "
-                "may have been incomplete; fit anew, without `resume`"
-            )
-        before.path = now.path

@@ -49,23 +49,17 @@ class Source:
         self._names: list[str] = []
         self._ahead: list[Piece] = []
         self._pieces: Iterator[Piece] = iter(())
+        self._once = self.files[0].once
 
-    def open(
-        self,
-        names: Iterable[str],
-        numbers: Iterable[str] = (),
-        threads: bool = True,
-    ) -> None:
-        """Start reading; for the arguments see :meth:`.Reader.batches`."""
-        self._names = list(dict.fromkeys(names))
-        self._pieces = self._read(frozenset(numbers), threads)
+    def open(self, names: Iterable[str], numbers: Iterable[str] = (), threads: bool = True) -> None:
+        """Start reading from the beginning; for the arguments see :meth:`.Reader.batches`.
 
-    def narrow(self, names: Iterable[str], numbers: Iterable[str] = ()) -> None:
-        """Restart with some of the columns only; a pipe cannot restart and continues."""
-        self._names = list(dict.fromkeys(names))
-        if not self.files[0].once:
+        What can be read only once goes on, with some of the columns.
+        """
+        begun, self._names = bool(self._names), list(dict.fromkeys(names))
+        if not (begun and self._once):
             self._ahead = []
-            self._pieces = self._read(frozenset(numbers))
+            self._pieces = self._read(frozenset(numbers), threads)
 
     def look(self, rows: int) -> list[Piece]:
         """Return the first ``rows`` rows; :meth:`pieces` yields them again."""
@@ -110,16 +104,10 @@ class Source:
         """Raise ValueError if a file has other columns than the first, or two of the same name."""
         check_different(file, names)
         mine, theirs = set(self.schema.names), set(names)
+        apart = {"without": sorted(mine - theirs), "with": sorted(theirs - mine)}
+        listed = (f"{word} {', '.join(map(repr, each))}" for word, each in apart.items() if each)
         if mine != theirs:
-            missing, extra = sorted(mine - theirs), sorted(theirs - mine)
-            raise ValueError(
-                f"{file} has other columns than {self.files[0]}: "
-                + "; ".join(
-                    f"{word} {', '.join(map(repr, names))}"
-                    for word, names in (("without", missing), ("with", extra))
-                    if names
-                )
-            )
+            raise ValueError(f"{file} has other columns than {self.files[0]}: {'; '.join(listed)}")
 
 
 def check_different(file: str, names: Sequence[str]) -> None:

@@ -3,15 +3,15 @@
 Averages are summed in double precision for every dtype of the point.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.draws import RESERVOIR, Key, bits, key
-from mixfree.base.state import State, UnitChange
+from mixfree.base.state import State
 
 __all__ = [
     "OUTPUTS",
@@ -43,11 +43,6 @@ class CountState(State):
 
     count: int
 
-    def check(self, what: str) -> None:
-        """A count is not negative."""
-        if self.count < 0:
-            raise ValueError(f"state of the {what} does not fit: count is {self.count}")
-
 
 @dataclass(slots=True)
 class SumState(CountState):
@@ -55,9 +50,7 @@ class SumState(CountState):
 
     sum: Array
 
-    def change_units(self, change: UnitChange) -> None:
-        """The sum is one of points."""
-        self.sum = change.points(self.sum)
+    units: ClassVar[Mapping[str, str]] = {"sum": "points"}
 
 
 @dataclass(frozen=True)
@@ -121,9 +114,7 @@ class TailState(SumState):
 
     before: Array
 
-    def change_units(self, change: UnitChange) -> None:
-        """Both are sums of points."""
-        self.sum, self.before = change.points(self.sum), change.points(self.before)
+    units: ClassVar[Mapping[str, str]] = {"sum": "points", "before": "points"}
 
 
 @dataclass(frozen=True)
@@ -188,9 +179,7 @@ class KeptState(CountState):
 
     kept: Array
 
-    def change_units(self, change: UnitChange) -> None:
-        """It is a point."""
-        self.kept = change.points(self.kept)
+    units: ClassVar[Mapping[str, str]] = {"kept": "points"}
 
 
 @dataclass(frozen=True)

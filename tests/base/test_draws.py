@@ -67,3 +67,11 @@ def test_seeds_and_purposes_are_unrelated():
         for purpose in (1, 2, 3)
     }
     assert len(words) == 150
+
+
+def test_many_draws_are_the_single_ones_also_of_more_than_32_bits():
+    """Catches products of 64 bits that overflow, and a limit that decides for all draws."""
+    own, numbers = draws.key(3, draws.SAMPLE), np.arange(50, dtype=np.uint64)
+    for limits in (numbers + 1, numbers + 2**32 - 30, numbers * 2**57 + 1):
+        wanted = [draws.below(own, int(n), int(m)) for n, m in zip(numbers, limits, strict=True)]
+        assert draws.below_each(own, numbers, limits.astype(np.uint64)).tolist() == wanted

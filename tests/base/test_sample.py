@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mixfree.base.sample import UniformSample, _keys, replaced_at_once
+from mixfree.base.sample import UniformSample, _keys
 from tests.helpers import assert_same_bits
 
 SIZE, COUNT, SEEDS, BINS = 40, 1000, 250, 20
@@ -142,12 +142,12 @@ def test_keys_are_compared_to_their_last_bit(more, kept):
         assert sample.column(0).tolist() == [float(kept)]
 
 
-@pytest.mark.parametrize("replace", [None, replaced_at_once])
-def test_the_least_keys_are_kept_with_what_belongs_to_them(replace):
+@pytest.mark.parametrize("at_once", [False, True])
+def test_the_least_keys_are_kept_with_what_belongs_to_them(at_once):
     """Caught: rows beside the targets of others; a smaller sample that is not part of a larger."""
     sample, numbers = UniformSample(100, 7), np.arange(5000)
     for piece in np.split(numbers, [64, 700, 2000]):
-        sample.offer([np.repeat(piece[:, None], 2, axis=1), piece], replace)
+        sample.offer([np.repeat(piece[:, None], 2, axis=1), piece], at_once)
     keys = _keys(sample._key, numbers.astype(np.uint64))
     for each, size in ((sample, 100), (sample.shrunk(30), 30)):
         assert set(each.column(1)) == set(np.argsort(keys)[:size])

@@ -278,7 +278,7 @@ def test_import_is_light():
 @pytest.mark.parametrize(
     ("name", "path", "spoil", "message"),
     [
-        ("sgd-er", ("gradient", "turn"), lambda turn: -1, "7 of 7 samples in the block, turn -1"),
+        ("sgd-er", ("gradient", "turn"), lambda turn: -1, "turn is -1"),
         ("sgd-rer", ("gradient", "samples"), lambda count: 3, "7 of 3 samples in the block"),
         ("ladder", ("step", "totals"), lambda totals: -totals, "a sum of squares is negative"),
         ("ladder", ("step", "squares"), lambda squares: -squares, "a sum of squares is negative"),

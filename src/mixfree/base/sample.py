@@ -1,8 +1,9 @@
 """A uniform sample of fixed size of a stream; two of them can be merged."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field
+from heapq import heapify, heapreplace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,7 +14,6 @@ from mixfree.base.draws import KEPT, Key, key, word, words
 from mixfree.base.state import State, UnitChange
 
 LATE_SHARE = 8  # a successor keeps up to size/LATE_SHARE samples beside the columns
-Replace = Callable[[Array, Array], Array]
 
 
 @dataclass(slots=True)
@@ -91,15 +91,18 @@ class UniformSample(State):
         """The slots in the order in which their samples arrived."""
         return np.argsort(self.numbers[: self.filled])
 
-    def offer(self, columns: Sequence[Array], replace: Replace | None = None) -> None:
-        """Offer the next samples; each column has one entry per sample."""
-        self.store(columns, *self.place(len(columns[0]), replace or replaced))
+    def offer(self, columns: Sequence[Array], at_once: bool = False) -> None:
+        """Offer the next samples; each column has one entry per sample.
 
-    def place(self, count: int, replace: Replace) -> tuple[Array, Array]:
+        ``at_once`` takes less time if many are kept, but which slot a sample is in then depends on
+        how many are offered at a time.
+        """
+        self.store(columns, *self.place(len(columns[0]), at_once))
+
+    def place(self, count: int, at_once: bool = False) -> tuple[Array, Array]:
         """Draw the keys of the next samples; return the positions of those kept and their slots.
 
-        Half of a key decides for nearly all samples. ``replace`` is :func:`replaced`, a twin of it,
-        or :func:`replaced_at_once`.
+        Half of a key decides for nearly all samples.
         """
         self.keys, self.numbers = self.keys.copy(), self.numbers.copy()  # copies may share them
         first, free = self.seen, min(self.size - self.filled, count)
@@ -111,7 +114,7 @@ class UniformSample(State):
             high = words(self._key, counters[free:])
             low = free + np.flatnonzero(high <= np.uint32(kept.max() >> np.uint64(32)))
             new = _keys(self._key, counters[low])
-            taken = replace(kept, new)
+            taken = (_replaced_at_once if at_once else _replaced)(kept, new)
             stays = taken >= 0
             places, slots = np.append(places, low[stays]), np.append(slots, taken[stays])
             drawn = np.append(drawn, new[stays])
@@ -290,29 +293,29 @@ class UniformSample(State):
         self.columns, self.tuples = [whole], False
 
 
-def replaced(kept: Array, new: Array) -> Array:
+def _replaced(kept: Array, new: Array) -> Array:
     """For each new key in turn, the slot of the largest kept key if that is larger, else −1."""
-    kept, slots = kept.copy(), np.full(new.size, -1)
-    top = int(kept.argmax())
-    for i, drawn in enumerate(new):
-        if drawn < kept[top]:
-            slots[i], kept[top] = top, drawn
-            top = int(kept.argmax())
+    most = max(1, min(len(new), len(kept)))
+    largest = np.argpartition(kept, -most)[-most:]  # only these may be replaced
+    heap = [(-int(kept[slot]), slot) for slot in largest.tolist()]
+    heapify(heap)
+    slots = np.full(len(new), -1)
+    for place, drawn in enumerate(new.tolist()):
+        if drawn < -heap[0][0]:
+            slots[place] = heap[0][1]
+            heapreplace(heap, (-drawn, heap[0][1]))
     return slots
 
 
-def replaced_at_once(kept: Array, new: Array) -> Array:
-    """The slots of new keys that are among the smallest, −1 for others; quick if they are many.
-
-    Which sample is in which slot depends on how many are offered at a time.
-    """
-    slots, count = np.full(len(new), -1), len(new)
+def _replaced_at_once(kept: Array, new: Array) -> Array:
+    """The slots of new keys that are among the smallest, −1 for others."""
+    slots, most = np.full(len(new), -1), min(len(new), len(kept))
     # Keys are uniform, so that few kept ones are so large that they may be replaced.
-    high = np.flatnonzero(kept > kept.max() * (1.0 - 2.0 * count / len(kept)))
-    high = high if len(high) >= count else np.arange(len(kept))
+    high = np.flatnonzero(kept > kept.max() * (1.0 - 2.0 * most / len(kept)))
+    high = high if len(high) >= most else np.arange(len(kept))
     keys = np.append(kept[high], new)
     largest = np.argpartition(keys, len(high) - 1)[len(high) :]
-    stays = np.ones(count, dtype=bool)
+    stays = np.ones(len(new), dtype=bool)
     stays[largest[largest >= len(high)] - len(high)] = False
     slots[stays] = high[largest[largest < len(high)]]
     return slots

@@ -95,6 +95,7 @@ class State:
 
     __slots__ = ()
     grows: ClassVar[tuple[str, ...]] = ()  # names of arrays to which a run adds rows
+    units: ClassVar[Mapping[str, str]] = {}  # names of "points" and "gradients" of a UnitChange
 
     def copy(self) -> Self:
         """An independent copy."""
@@ -137,7 +138,12 @@ class State:
         """Raise ValueError for impossible values; overridden by states that have such."""
 
     def change_units(self, change: UnitChange) -> None:
-        """Convert to new units of the point's coordinates; by default nothing has units."""
+        """Convert the arrays that have units, and the states in this one, to new units."""
+        for name in self.names():
+            if name in self.units:
+                setattr(self, name, getattr(change, self.units[name])(getattr(self, name)))
+            elif isinstance(part := getattr(self, name), State):
+                part.change_units(change)
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -169,16 +175,7 @@ class RunState(State):
     step: Any
     output: Any
 
-    def check(self, what: str) -> None:
-        """A run cannot have taken a negative number of steps."""
-        if self.steps < 0:
-            raise ValueError(f"state of the {what} does not fit: steps is {self.steps}")
-
-    def change_units(self, change: UnitChange) -> None:
-        """The point and every part."""
-        self.x = change.points(self.x)
-        for part in (self.gradient, self.step, self.output):
-            part.change_units(change)
+    units: ClassVar[Mapping[str, str]] = {"x": "points"}
 
 
 def _public(name: str) -> str:
@@ -207,4 +204,5 @@ def _difference(value: Any, like: Any, grows: bool) -> str:
         return shown(value)
     if isinstance(value, float) and not np.isfinite(value):
         return "not finite"
-    return shown(value) if isinstance(value, int) and abs(value) >= MOST_COUNTED else ""
+    counts = isinstance(value, int)  # all whole numbers in a state count something
+    return shown(value) if counts and not 0 <= value < MOST_COUNTED else ""

@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.draws import RESERVOIR, SAMPLE, Key, below, bits, key, words
+from mixfree.base.draws import RESERVOIR, SAMPLE, Key, below, below_each, bits, key
 from mixfree.base.state import State
 
 LARGEST_CAPACITY = 2**31 - 1
@@ -52,11 +52,6 @@ class Uniform(State):
     """Keeps every sample so far with the same probability: Algorithm R (Vitter 1985)."""
 
     seen: int = 0
-
-    def check(self, what: str) -> None:
-        """Check that the count is not negative."""
-        if self.seen < 0:
-            raise ValueError(f"state of the {what} does not fit: seen is {self.seen}")
 
     def take(self, keep: Key, capacity: int, count: int, labels: Array | None = None) -> Array:
         """Return the next samples' places; samples with a place beyond the capacity are dropped.
@@ -167,22 +162,3 @@ fresh=array([0, 0, 1, 1, 0, 0]))
     from_batch = (before >= 0) & (places[row] == drawn)
     last = np.append(np.diff(places[order]) > 0, True)[: len(order)]
     return Plan(places[order[last]], order[last], drawn, np.where(from_batch, row, -1))
-
-
-def below_each(key: Key, counters: Array, limits: Array, lanes: Array | int = 0) -> Array:
-    """Return :func:`mixfree.base.draws.below` for several counters, with two lanes per draw.
-
-    Examples
-    --------
-    >>> own, numbers = key(0, SAMPLE), np.arange(5, dtype=np.uint64)
-    >>> found = below_each(own, numbers, numbers + np.uint64(1))
-    >>> found.tolist() == [below(own, n, n + 1) for n in range(5)]
-    True
-    """
-    pairs = np.asarray(lanes, np.uint64)
-    low, high = (words(key, counters, pairs + np.uint64(i)).astype(np.uint64) for i in (0, 1))
-    if limits.max(initial=0) < 2**32:
-        found: Array = (high * limits + (low * limits >> np.uint64(32))) >> np.uint64(32)
-        return found
-    exact = (high.astype(object) << 32 | low.astype(object)) * limits.astype(object) >> 64
-    return np.array(exact, np.uint64)

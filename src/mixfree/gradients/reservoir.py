@@ -1,8 +1,8 @@
 """Memory: average the gradient of each sample with those of draws from the whole past."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.draws import DRAWN, Key, below, key
 from mixfree.base.sample import UniformSample
-from mixfree.base.state import State, UnitChange
+from mixfree.base.state import State
 from mixfree.gradients.window import Window, WindowState
 
 
@@ -23,6 +23,8 @@ class ReservoirState(State):
     group: Array  # sum of the gradients of the newest sample and its draws so far
     turn: int = 0  # number of gradients in the sum
     waiting: list[Any] = field(default_factory=list)  # the newest sample until its gradient arrives
+
+    units: ClassVar[Mapping[str, str]] = {"group": "gradients"}
 
     @property
     def samples(self) -> int:
@@ -45,12 +47,6 @@ class ReservoirState(State):
                 "the last sample's draws are not finished: tell their gradients first"
             )
         self.waiting = waiting
-
-    def change_units(self, change: UnitChange) -> None:
-        """Convert the kept samples and the sum of gradients."""
-        self.group = change.gradients(self.group)
-        self.inner.change_units(change)
-        self.sample.change_units(change)
 
 
 @dataclass(frozen=True)

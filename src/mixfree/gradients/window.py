@@ -1,15 +1,15 @@
 """Weighted sums over windows of samples, and those of a fixed length."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.base.state import State, UnitChange
+from mixfree.base.state import State
 
 
 class Gradient(Protocol):
@@ -47,17 +47,15 @@ class WindowState(State):
     seen: int = 0  # samples in the window so far
     length: int = 1  # samples that fill the window
 
+    units: ClassVar[Mapping[str, str]] = {"sum": "gradients"}
+
     def check(self, what: str) -> None:
         """A window is never more than full."""
-        if not (0 <= self.seen <= self.samples and self.seen < self.length):
+        if not (self.seen <= self.samples and self.seen < self.length):
             raise ValueError(
                 f"state of the {what} does not fit: {self.seen} of {self.length} samples in the "
                 f"window, {self.samples} in all"
             )
-
-    def change_units(self, change: UnitChange) -> None:
-        """The window's sum is one of gradients."""
-        self.sum = change.gradients(self.sum)
 
 
 class Window(ABC):

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.draws import below_each
 from mixfree.base.sample import UniformSample
 from mixfree.base.state import RunState, loading
 from mixfree.gradients import ForwardReplay, Replay, Reservoir
 from mixfree.kernels.draws import below
 from mixfree.kernels.jit import kernel as compiled
-from mixfree.kernels.jit import out_of_line
 from mixfree.kernels.plan import plan_of, return_run, run_of
 from mixfree.kernels.run import SAMPLES
 
@@ -48,15 +48,6 @@ def run_kernel(
 def indices(order: Array | range) -> Array:
     """The order as an array; a whole stream is a range until it is needed."""
     return np.arange(order.start, order.stop) if isinstance(order, range) else order
-
-
-@compiled
-def draw_forward(first, second, block, size, buffer, gap, order):
-    """Positions drawn by :class:`ForwardReplay`, for the blocks after the ``block``-th."""
-    for b in range(order.size // buffer):
-        for turn in range(buffer):
-            drawn = below(first, second, (block + b + 1) * buffer + turn, buffer)
-            order[b * buffer + turn] = b * size + gap + drawn
 
 
 def replay_blocks(opt: Any, state: Any, kernel: Any, parts: Any, order: Array) -> bool:
@@ -104,9 +95,10 @@ def _replay_order(rule, block, blocks):
     """Positions in ``blocks`` blocks of the samples in the order of their replay."""
     size, buffer = rule.block_size, rule.buffer
     if isinstance(rule, ForwardReplay):
-        order = np.empty(blocks * buffer, dtype=np.int64)
-        draw_forward(*rule.key, block, size, buffer, rule.gap, order)
-        return order
+        turns = np.arange(blocks * buffer)
+        counters = (turns + (block + 1) * buffer).astype(np.uint64)
+        drawn = below_each(rule.key, counters, np.uint64(buffer)).astype(np.int64)
+        return turns // buffer * size + rule.gap + drawn
     turns = size - 1 - np.arange(buffer)
     return (np.arange(blocks)[:, None] * size + turns).ravel()
 
@@ -131,40 +123,6 @@ def _listed(parts, order):
     present = [part for part in parts if part.shape[0] > 0]
     samples = [tuple(part[r].copy() for part in present) for r in order]
     return samples if len(parts) > 1 else [sample[0] for sample in samples]
-
-
-@out_of_line
-def sink(keys, heap, parent):
-    """Restore the order of a heap of keys and their slots, largest first, below one place."""
-    key, slot = keys[parent], heap[parent]
-    child = 2 * parent + 1
-    while child < keys.size:
-        if child + 1 < keys.size and keys[child + 1] > keys[child]:
-            child += 1
-        if keys[child] <= key:
-            break
-        keys[parent], heap[parent] = keys[child], heap[child]
-        parent, child = child, 2 * child + 1
-    keys[parent], heap[parent] = key, slot
-
-
-def replaced(kept: Array, new: Array) -> Array:
-    """Twin of :func:`mixfree.base.sample.replaced`."""
-    slots = np.empty(new.size, dtype=np.int64)
-    replace(kept.copy(), np.arange(kept.size), new, slots)
-    return slots
-
-
-@compiled
-def replace(keys, heap, new, slots):
-    """See :func:`replaced`; the keys become a heap, with their slots beside them."""
-    for parent in range(keys.size // 2 - 1, -1, -1):
-        sink(keys, heap, parent)
-    for i in range(new.size):
-        slots[i] = heap[0] if new[i] < keys[0] else -1
-        if slots[i] >= 0:
-            keys[0] = new[i]
-            sink(keys, heap, 0)
 
 
 @compiled
@@ -205,7 +163,7 @@ def _take(rule, gradient, kernel, plan, run, arrays, order):
     """Take a chunk of samples; if a gradient is refused, stop as the reference would."""
     sample = gradient.sample
     seen, before = sample.seen, copy(sample)
-    places, slots = sample.place(order.size, replaced)
+    places, slots = sample.place(order.size)
     told = np.empty(order.size * (1 + rule.draws), dtype=np.int64)
     inside = ~np.arange(min(sample.seen, sample.size))  # a position in the stream, or ~slot
     draw(*rule.key, seen, sample.size, rule.draws, places, slots, order, inside, told)
@@ -216,7 +174,7 @@ def _take(rule, gradient, kernel, plan, run, arrays, order):
     if refused:
         sample = gradient.sample = before
         each = 1 + rule.draws
-        places, slots = sample.place(taken // each + (taken % each > 0), replaced)
+        places, slots = sample.place(taken // each + (taken % each > 0))
     _store(sample, arrays, order, places, slots)
     return not refused
 

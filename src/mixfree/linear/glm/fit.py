@@ -30,7 +30,7 @@ from mixfree.base.checks import (
     shown,
 )
 from mixfree.base.interrupts import shallow
-from mixfree.base.sample import UniformSample, replaced_at_once
+from mixfree.base.sample import UniformSample
 from mixfree.base.state import State
 from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_rows
 from mixfree.linear.exact.mapping import ColumnMap
@@ -212,7 +212,7 @@ class GlmFit(State):
             self._due = int(GROWTH * len(rows))
         new.before = self._predictions(rows)
         self._sums.add(rows, functions(self.settings.loss, new.before, new.targets), weights)
-        self._sample.offer([rows, new.targets, new.weights, new.before], replaced_at_once)
+        self._sample.offer([rows, new.targets, new.weights, new.before], at_once=True)
         if self._sums.rows >= self._due:
             self._update_reference()
 

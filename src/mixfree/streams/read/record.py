@@ -35,11 +35,6 @@ class FileRead(State):
         """The name by which a resumed fit knows the file, which may have moved."""
         return Path(self.path).name
 
-    def check(self, what: str) -> None:
-        """Counts are not negative."""
-        if min(self.start, self.rows) < 0:
-            raise ValueError(f"state of the {what} does not fit: {self.rows} rows")
-
 
 class ReadRecord:
     """The files of a stream, as far as they have been read.

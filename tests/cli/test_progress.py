@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from mixfree.base import terminal
-from mixfree.base.interrupts import interrupts_wait
-from mixfree.base.terminal import progress_bar
+from mixfree.base.terminal import interrupts_wait, progress_bar
 from mixfree.cli import main
 from mixfree.streams import StreamFit
 from mixfree.streams.read import formats

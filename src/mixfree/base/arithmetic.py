@@ -65,16 +65,3 @@ def farthest_of(dtype: npt.DTypeLike) -> float:
 def max_gradient_norm(dtype: npt.DTypeLike) -> float:
     """The largest norm of a gradient that a method takes: sums and steps cannot overflow."""
     return MAX_VALUE if np.dtype(dtype).itemsize >= 8 else 1e25
-
-
-def narrowed(values: Array, dtype: npt.DTypeLike) -> Array:
-    """Round to a type, unless a value is too large for it, such as the weight of a tiny column.
-
-    Examples
-    --------
-    >>> narrowed(np.array([0.5]), np.float32).dtype, narrowed(np.array([1e40]), np.float32).dtype
-    (dtype('float32'), dtype('float64'))
-    """
-    with np.errstate(over="ignore"):
-        rounded = values.astype(dtype)
-    return rounded if np.isfinite(rounded).all() else values

@@ -77,14 +77,8 @@ class UniformSample(State):
 
     def taken(self, slots: Array) -> list[Array]:
         """Copies of the samples in some slots, one array per column."""
-        found = [column[slots] for column in self.columns]
-        for late, entries in self._late or ():
-            places = np.full(self.filled, -1)
-            places[late] = np.arange(len(late))  # where a slot comes twice, the last stays
-            newer = places[slots] >= 0
-            for mine, theirs in zip(found, entries, strict=True):
-                mine[newer] = theirs[places[slots][newer]]
-        return found
+        self._settle()
+        return [column[slots] for column in self.columns]
 
     @property
     def order(self) -> Array:

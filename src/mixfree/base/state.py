@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import MOST_COUNTED, shown
+
+T = TypeVar("T")
 
 
 class UnitChange(Protocol):
@@ -73,6 +75,13 @@ def _longest(state: Any) -> int:
     if isinstance(state, Mapping):
         state = list(state.values())
     return max(map(_longest, state), default=0) if isinstance(state, list | tuple) else 0
+
+
+def shallow(one: T) -> T:
+    """Return another object with the same attributes, as ``copy.copy`` does, but faster."""
+    twin = object.__new__(type(one))
+    vars(twin).update(vars(one))
+    return twin
 
 
 class State:

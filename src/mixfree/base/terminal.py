@@ -1,6 +1,8 @@
-"""The terminal: text printed literally, tables (also in Markdown), and progress on stderr."""
+"""The terminal: text printed literally, tables (also in Markdown), progress, Ctrl-C."""
 
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -136,3 +138,30 @@ class _Lines:
             self.told = now
             of = "" if self.total is None else f" of {max(self.total, done):,}"
             print(f"{done:,}{of}: {self.label}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def interrupts_wait() -> Iterator[None]:
+    """Raise KeyboardInterrupt at the end of the block if Ctrl-C was pressed in it.
+
+    Does nothing outside the main thread, which alone receives signals, or if Ctrl-C is ignored.
+
+    Examples
+    --------
+    >>> with interrupts_wait():
+    ...     print("not cut in half")
+    not cut in half
+    """
+    before = signal.getsignal(signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()
+    if not main or before in (signal.SIG_IGN, None):
+        yield
+        return
+    pressed = []
+    signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt

@@ -7,7 +7,7 @@ from typing import Any, Self, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.base.arithmetic import Array, narrowed
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole, shown
 from mixfree.base.state import loading
 from mixfree.linear.ahead import WINDOWS, Ahead
@@ -105,7 +105,11 @@ class ExactLearner:
     @property
     def weights(self) -> Array:
         """Weights in the units of the rows: one row per output, the intercept last."""
-        return narrowed(self._fit.weights(), self.dtype)
+        weights = self._fit.weights()
+        with np.errstate(over="ignore"):
+            rounded = weights.astype(self.dtype)
+        # The weight of a tiny column may be too large for single precision.
+        return rounded if np.isfinite(rounded).all() else weights
 
     @property
     def columns(self) -> int:

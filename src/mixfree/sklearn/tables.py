@@ -11,7 +11,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
-from mixfree.base.interrupts import shallow
+from mixfree.base.state import shallow
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.streams.columns.design import Design
 from mixfree.streams.columns.encoder import Encoder

@@ -22,7 +22,7 @@ from scipy import special
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_not_negative, check_positive, check_values, check_whole, shown
 from mixfree.base.equal_batches import EqualBatches
-from mixfree.base.interrupts import all_or_nothing, shallow
+from mixfree.base.state import shallow
 from mixfree.linear.exact.batch_means import neighbours
 from mixfree.linear.exact.batches import most_batches
 from mixfree.linear.exact.blocks import check_array
@@ -91,7 +91,6 @@ class FixedPoint(ABC):
         """Transitions seen."""
         return self._rows + len(self._given)
 
-    @all_or_nothing
     def add(
         self,
         rows: Any,
@@ -129,13 +128,14 @@ class FixedPoint(ABC):
         check_values(rewards=r)
         both = self._below(self._waiting, self._beside(x, ahead, stop))
         given = np.concatenate([self._given, np.column_stack([r, broken])])
-        done = 0
-        while len(given) - done >= (rest := min(self._block, self._batches.length - self._filled)):
-            self._take(both[done : done + rest], given[done : done + rest])
+        done, after = 0, self.copy()
+        while len(given) - done >= (
+            rest := min(after._block, after._batches.length - after._filled)
+        ):
+            after._take(both[done : done + rest], given[done : done + rest])
             done += rest
-        self._waiting, self._given = both[done:].copy(), given[done:].copy()
-
-    successor = shallow
+        after._waiting, after._given = both[done:].copy(), given[done:].copy()
+        self.__dict__ = after.__dict__  # all or nothing, whatever fails before
 
     def copy(self) -> Self:
         """Return an independent copy."""

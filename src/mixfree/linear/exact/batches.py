@@ -6,8 +6,7 @@ from typing import Any, Self
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.equal_batches import EqualBatches
-from mixfree.base.interrupts import shallow
-from mixfree.base.state import State
+from mixfree.base.state import State, shallow
 from mixfree.linear.exact.blocks import PARTS, Blocks, block_rows, block_sums
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums, stacked

@@ -8,8 +8,7 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import MAX_VALUE, MIN_VALUE, Array
 from mixfree.base.checks import check_values, check_whole
-from mixfree.base.interrupts import shallow
-from mixfree.base.state import State
+from mixfree.base.state import State, shallow
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums, sums_of
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.base.interrupts import shallow
-from mixfree.base.state import State
+from mixfree.base.state import State, shallow
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums, not_negative
 

@@ -10,8 +10,7 @@ from scipy.linalg import lapack
 
 from mixfree.base.arithmetic import MIN_VALUE, Array
 from mixfree.base.checks import check_positive, check_values, shown
-from mixfree.base.interrupts import shallow
-from mixfree.base.state import State
+from mixfree.base.state import State, shallow
 from mixfree.linear.exact.blocks import Blocks, block_rows
 from mixfree.linear.exact.decay import BLOCKS_PER_HALF_LIFE, DecayedProducts
 from mixfree.linear.exact.mapping import ColumnMap

@@ -8,8 +8,7 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_bytes, check_not_negative, check_positive, check_whole
-from mixfree.base.interrupts import shallow
-from mixfree.base.state import State
+from mixfree.base.state import State, shallow
 from mixfree.linear.exact.batches import Batches
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.inference import Inference

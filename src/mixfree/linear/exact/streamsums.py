@@ -7,8 +7,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.equal_batches import EqualBatches
-from mixfree.base.interrupts import shallow
-from mixfree.base.state import State
+from mixfree.base.state import State, shallow
 from mixfree.linear.exact.batches import MIN_LENGTH, most_batches
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums, sums_of

@@ -29,9 +29,8 @@ from mixfree.base.checks import (
     check_whole,
     shown,
 )
-from mixfree.base.interrupts import shallow
 from mixfree.base.sample import UniformSample
-from mixfree.base.state import State
+from mixfree.base.state import State, shallow
 from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_rows
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.streamsums import StreamSums

@@ -11,8 +11,8 @@ import numpy as np
 import mixfree
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import shown
-from mixfree.base.interrupts import interrupts_wait
 from mixfree.base.state import State, check_room, loading
+from mixfree.base.terminal import interrupts_wait
 from mixfree.linear.exact_learner import ExactLearner, knows_intervals
 from mixfree.linear.learner_for import LinearLearner
 from mixfree.streams.columns.design import Design

@@ -389,15 +389,16 @@ def claims(found, below, warned, halves, left, longest):
 
 
 def draw(rows, lengths):
-    models, rhos = MODELS, sorted({row["rho"] for row in rows})
-    size = {"width": 2.6 * len(models) + 2.0, "height": 2.5 * len(lengths)}
-    figure, axes = new_figure(len(lengths), len(models), **size, sharex=True, sharey=True)
-    for line, length in zip(axes, lengths, strict=True):
-        for place, model in zip(line, models, strict=True):
+    models, rhos = ("linear", "logit"), sorted({row["rho"] for row in rows})
+    figure, axes = new_figure(
+        len(models), len(lengths), width=9.0, height=5.4, sharex=True, sharey=True
+    )
+    for line, model in zip(axes, models, strict=True):
+        for place, length in zip(line, lengths, strict=True):
             mine = [
                 {**row, "place": rhos.index(row["rho"]), "coverage": 100.0 * row["covered"]}
                 for row in rows
-                if (row["model"], row["rows"]) == (model, length)
+                if (row["model"], row["rows"]) == (model, length) and row["method"] != OURS_WITH_FEW
             ]
             curves(place, mine, "method", "place", "coverage", **DOTS)
             place.axhline(95.0, color="black", linewidth=0.8, zorder=0)
@@ -406,7 +407,7 @@ def draw(rows, lengths):
             place.set_xticks(range(len(rhos)), [f"{rho:g}" for rho in rhos])
         line[0].set_ylabel("coverage, %")
     for place in axes[-1]:
-        place.set_xlabel("ρ")
-    legend = max(axes.flat, key=lambda each: len(each.lines))
-    figure.legend(*legend.get_legend_handles_labels(), frameon=False, loc="outside right upper")
+        place.set_xlabel("correlation ρ of neighbouring rows")
+    legend = axes[0, 0].get_legend_handles_labels()
+    figure.legend(*legend, frameon=False, loc="outside upper center", ncols=len(legend[0]))
     return figure

@@ -91,7 +91,7 @@ def test_every_public_name_is_in_the_reference(site):
 def test_numbers_have_their_age_and_notebooks_their_file(site):
     """A directive that shows nothing, and a link that leads nowhere, are no warning to Sphinx."""
     page = (site / "reproduction.html").read_text(encoding="utf-8")
-    assert page.count("Measured on") == page.count("<small>") > 0
+    assert page.count(">All tables<") == page.count("<small>") > 0
     for notebook in (DOCS / "notebooks").glob("*.py"):
         page = (site / "notebooks" / f"{notebook.stem}.html").read_text(encoding="utf-8")
         assert "data:image/png" in page and f'href="{notebook.stem}.ipynb"' in page
@@ -142,8 +142,8 @@ def test_a_page_has_the_tables_that_it_names_and_says_how_old_they_are(published
         "**Cubes**\n\n| n | sign | n³ |\n|:--|--:|--:|\n| 3 | + | 27 ± 1 |\n| 3 | - | −2.7e−01 |"
     )
     told = (
-        "Measured on 2026-01-02 by `mixfree reproduce fig1`, seeds 1000 to 1029: "
-        "[all tables](data/powers/report.md), [record](data/powers/measured.json)."
+        "[All tables](data/powers/report.md) of `mixfree reproduce fig1`, 2026-01-02, "
+        "seeds 1000 to 1029"
     )
     page = published.written("<!-- tables of powers\nCub\n-->old<!-- end -->, text.")
     page = page.replace("\N{NO-BREAK SPACE}", " ")

@@ -152,13 +152,12 @@ def unbroken(text: str) -> str:
 
 
 def age(record: dict, name: str) -> str:
-    """Say when and by which command it was measured, and where the rest is."""
-    told = f"Measured on {record['date']}"
+    """Say where the whole tables are, and when and by which command they were measured."""
+    told = f"[All tables](data/{name}/report.md)"
     if record["command"]:
-        told += f" by `{record['command'].split(' --')[0]}`"
-    if record["seeds"]:
-        told += ", seeds {} to {}".format(*record["seeds"])
-    return f"{told}: [all tables](data/{name}/report.md), [record](data/{name}/measured.json)."
+        told += f" of `{record['command'].split(' --')[0]}`"
+    told += f", {record['date']}"
+    return told + (", seeds {} to {}".format(*record["seeds"]) if record["seeds"] else "")
 
 
 def publish(folder: Path, docs: Path = DOCS) -> list[Path]:

@@ -65,5 +65,4 @@ axes.set(xlabel="digits seen", ylabel="accuracy on all classes", ylim=(0, 1))
 legend = axes.legend(ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 # %% [markdown]
-# Next: [one changed line in PyTorch](../start/torch.md), [all options](../torch.md), [the
-# measurements](../networks.md).
+# Next: [one changed line in PyTorch](../torch.md), [the measurements](../networks.md).

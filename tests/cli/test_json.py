@@ -1,7 +1,7 @@
-"""The output of ``--json`` has exactly the fields described in docs/json.md."""
+"""The output of ``--json`` has exactly the fields described in docs/reference/json.csv."""
 
+import csv
 import json
-import re
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from mixfree.cli import main
 from mixfree.cli.options import VERSIONS
 from tests.streams.data import table, write
 
-PAGE = Path(__file__).parents[2] / "docs" / "json.md"
+FIELDS = Path(__file__).parents[2] / "docs" / "reference" / "json.csv"
 TYPES = {"text": str, "number": int | float, "boolean": bool}
 MEASURES = {"r2", "rmse", "mae", "log_loss", "accuracy", "auc", "loss"}
 
@@ -21,11 +21,10 @@ MEASURES = {"r2", "rmse", "mae", "log_loss", "accuracy", "auc", "loss"}
 @cache
 def described():
     """Return the types of the fields of each command."""
-    text = PAGE.read_text(encoding="utf-8")
     found = {}
-    for part in text.split("\n## ")[1:]:
-        name = part.splitlines()[0].removeprefix("mixfree ")
-        found[name] = dict(re.findall(r"^\| `([^`]+)` \| (\w+) \|", part, re.MULTILINE))
+    with FIELDS.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            found.setdefault(row["command"], {})[row["field"]] = row["type"]
     found["inspect"] = found["fit"] | found["inspect"]
     return found
 

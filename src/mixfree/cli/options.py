@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from mixfree.base.terminal import say
 
-# Versions of the JSON output, described in `docs/json.md`; adding a name keeps the version.
+# Versions of the output in `docs/reference/json.csv`; adding a name keeps the version.
 VERSIONS = {"chain": 1, "diagnose": 1, "fit": 2, "inspect": 2, "td": 1}
 
 Model = Annotated[Path, Argument(help="Model file written by `mixfree fit`.")]

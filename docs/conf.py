@@ -43,7 +43,7 @@ extensions = [
     "sphinxcontrib.programoutput",
 ]
 # These files are no pages; those in notebooks/ are.
-exclude_patterns = ["*.py", "data", "made", "pictures"]
+exclude_patterns = ["*.py", "made", "pictures"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
 copybutton_prompt_text = r">>> |\.\.\. "
@@ -89,7 +89,7 @@ def check_docstrings(app):
 
 
 def setup(app):
-    """Render formulas as MathML, and leave out methods that scikit-learn adds to estimators."""
+    """Render formulas as MathML, leave out what scikit-learn adds to estimators, name tables."""
 
     def math(as_block):
         def visit(self, node):
@@ -105,6 +105,13 @@ def setup(app):
     def skip(app, what, name, member, skipped, options):
         return skipped or (name.startswith("set_") and name.endswith("_request"))
 
+    def title(app, name, source):
+        if name.startswith("data/"):
+            source[0] = (
+                f"---\norphan: true\n---\n# All tables of {Path(name).parent.name}\n\n{source[0]}"
+            )
+
+    app.connect("source-read", title)
     app.add_html_math_renderer("mathml", (math(False), None), (math(True), None))
     app.connect("autodoc-skip-member", skip)
     app.connect("builder-inited", check_docstrings)

@@ -105,37 +105,6 @@ def test_a_value_network_learns_from_one_trajectory(tmp_path, capsys):
     assert (tmp_path / "values.png").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("name", ["ObGD", "Adam + Memory"])
-def test_control_learns_the_value_of_an_action(name):
-    """Caught: an update of the wrong sign or of another action, a target beyond the end."""
-    example, state = load("stream_control"), np.float32([0.5, -1.0, 2.0])
-    learner = example.begin(name, example.network((3, 8, 8, 2), 0), state, 0)
-    last = example.Transition(state, np.int32(1), np.float32(1), state, np.float32(0))
-    learn = example.jax.jit(example.partial(example.learn, name))
-    for _ in range(800):
-        learner, values = learn(learner, last, True, state)
-    assert abs(values[1] - 1.0) < 0.05
-
-
-def test_control_runs_and_is_drawn(tmp_path, capsys):
-    found = load("stream_control").main({"CartPole-v1": 2_000}, [0, 1], ("ObGD",), tmp_path / "fig")
-    mean, half = found["CartPole-v1", "ObGD"]
-    assert 8.0 < mean < 500.0 and half > 0.0, capsys.readouterr().out  # a fall takes 8 steps
-    assert (tmp_path / "fig.png").stat().st_size > 10_000
-
-
-def test_steps_of_obgd_are_bounded():
-    """Rates 1/(2·max(1, |error|)·‖trace‖₁), and at most 1; caught: a bound by the gradient."""
-    opt = load("stream_control").obgd()
-    for error, trace, rate in (
-        (0.5, [3.0, -1.0], 1 / 8),
-        (-4.0, [1.0, 1.0], 1 / 16),
-        (1, [0.1], 1),
-    ):
-        moved, _ = opt.update(np.array([2.0]), (), error=error, trace=[np.array(trace)])
-        np.testing.assert_allclose(moved, [-2.0 * rate], rtol=1e-6)
-
-
 def test_drift_is_forecast_best_by_forgetting(tmp_path):
     """A comparison that learns before it predicts would have errors of nearly 0."""
     rng = np.random.default_rng(0)

@@ -102,7 +102,7 @@ def test_numbers_have_their_age_and_notebooks_their_file(site):
 def test_pages_open_without_an_error(browser, site):
     """A table too wide for a telephone, or a script that needs a network, would show here."""
     pages = ("index", "reference/methods", "reference/commands", "td", "coverage")
-    for page in (*pages, "three-ways", "notebooks/figure1"):
+    for page in (*pages, "three-ways", "notebooks/chains"):
         for width, mode in ((1330, "light"), (1300, "light"), (1080, "light"), (400, "dark")):
             emulate(browser, width, mode)
             open_page(browser, (site / f"{page}.html").as_uri())
@@ -185,6 +185,9 @@ def test_pages_show_what_is_published(load):
     pages = {path: path.read_text(encoding="utf-8") for path in paths}
     stale = [path.name for path, page in pages.items() if published.written(page) != page]
     assert stale == [], "run python tools/publish.py"
+    # A line that begins with a comment would end its paragraph.
+    broken = r"^\s*<!-- (cell|number)"
+    assert not [path for path, page in pages.items() if re.search(broken, page, re.MULTILINE)]
     for folder in (DOCS / "data").iterdir():
         record = json.loads((folder / "measured.json").read_bytes())
         assert record.keys() == RECORD.keys(), folder
@@ -254,6 +257,6 @@ def test_guarantees_have_the_tests_that_are_named():
 
 def test_properties_are_described_by_whole_sentences(site):
     """Words before a colon, as in "Effective sample size: samples divided by", are not a type."""
-    page = (site / "reference" / "chains.html").read_text(encoding="utf-8")
+    page = (site / "reference" / "td.html").read_text(encoding="utf-8")
     assert "Effective sample size: samples divided by the autocorrelation time." in page
     assert "<p>Effective sample size</p>" not in page

@@ -39,6 +39,13 @@ class Design(NamedTuple):
     left_out: dict[str, str]
     notes: list[str]
 
+    @property
+    def is_identity(self) -> bool:
+        """Whether the features are the raw features."""
+        raw, features = self.matrix.shape
+        same = raw == features and self.matrix.nnz == raw
+        return same and bool((self.matrix.diagonal() == 1.0).all())
+
     def rows(self, raw: Array, absent: Mapping[int, Array]) -> Array:
         """Return the features of raw rows; columns of the data have their means where absent."""
         found = np.ascontiguousarray(raw @ self.matrix)

@@ -552,19 +552,22 @@ class Encoder:
                 row = int(infinite.argmax())
                 raise ValueError(located(piece, row, "is infinite", self.target))
             return targets, ~np.isnan(targets)
-        texts = self.target_texts(values, self._target)
-        place = places(texts, self.classes)
-        known = texts.is_valid().to_numpy(False)
+        different = values.dictionary_encode()
+        texts = self.target_texts(different.dictionary, self._target)
+        which = different.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
+        place = np.append(places(texts, self.classes), -1)[which]
+        known = np.append(texts.is_valid().to_numpy(False), False)[which]
         new = known & (place < 0)
         if new.any():
             row = int(new.argmax())
+            unknown = _shown(texts[which[row]])
             regress = (
                 ", or `loss='squared'` to predict a number"
                 if isinstance(self._target, Number)
                 else ""
             )
             raise ValueError(
-                located(piece, row, f"has the unknown class {_shown(texts[row])}", self.target)
+                located(piece, row, f"has the unknown class {unknown}", self.target)
                 + f"; the classes are {', '.join(self.classes)}: give all of them as `classes`"
                 + regress
             )

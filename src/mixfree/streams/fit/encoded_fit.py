@@ -42,7 +42,12 @@ class EncodedFit:
     def _decide(self) -> tuple[Design, LinearLearner]:
         """Return the features that the rows so far have decided on, and their learner."""
         design, growing = self._design(self._best_calendar()), self._growing
-        return design, self.learner if growing is None else growing.mapped(design.matrix)
+        return design, self.learner if growing is None else self._mapped(growing, design)
+
+    @staticmethod
+    def _mapped(learner: ExactLearner, design: Design) -> ExactLearner:
+        """Return the learner of the features: itself, if these are the raw ones."""
+        return learner if design.is_identity else learner.mapped(design.matrix)
 
     def _design(self, calendar: str) -> Design:
         """Return the features as far as rows have shown them."""

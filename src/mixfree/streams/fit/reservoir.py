@@ -8,7 +8,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.draws import SAMPLE
-from mixfree.base.sample import UniformSample
+from mixfree.base.sample import UniformSample, replaced_at_once
 from mixfree.base.state import loading
 
 __all__ = ["Reservoir"]
@@ -32,7 +32,7 @@ class Reservoir:
     >>> for start in (0, 4, 8):
     ...     kept.add(np.arange(start, start + 4.0)[:, None], np.zeros(4))
     >>> kept.rows.ravel(), kept.seen
-    (array([7., 3.]), 12)
+    (array([3., 7.]), 12)
     """
 
     def __init__(self, size: int = SIZE, seed: int = 0) -> None:
@@ -50,13 +50,13 @@ class Reservoir:
 
     @property
     def rows(self) -> Array:
-        """The rows kept."""
-        return self._sample.column(0) if self.seen else np.zeros((0, 0))
+        """The rows kept, in the order of the stream."""
+        return self._sample.column(0)[self._sample.order] if self.seen else np.zeros((0, 0))
 
     @property
     def targets(self) -> Array:
         """The targets of the rows kept."""
-        return self._sample.column(1) if self.seen else np.zeros(0)
+        return self._sample.column(1)[self._sample.order] if self.seen else np.zeros(0)
 
     def add(self, rows: Array, targets: Array) -> None:
         """Offer the next rows of the stream; more columns than before were 0 in rows before."""
@@ -64,7 +64,7 @@ class Reservoir:
         if kept and kept[0].shape[1] < rows.shape[1]:
             more = np.zeros((len(kept[0]), rows.shape[1] - kept[0].shape[1]))
             kept[0] = np.hstack([kept[0], more])
-        self._sample.offer([rows, targets])
+        self._sample.offer([rows, targets], replaced_at_once)
 
     def mapped(self, matrix: Any) -> "Reservoir":
         """Return the sample of ``z @ matrix`` for all rows z; last columns of zeros may lack."""

@@ -1,5 +1,6 @@
 """A fit to a stream in one pass, which can be saved after any batch and resumed."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,11 +25,12 @@ from mixfree.streams.fit.look import FirstLook, first_look
 from mixfree.streams.fit.plan import FitPlan
 from mixfree.streams.fit.reservoir import Reservoir
 from mixfree.streams.fit.timeline import (
+    ALL_PREDICTED,
     CHUNK,
     Timeline,
     actual_of,
     best_constant,
-    judged_constant,
+    compare_constant,
 )
 from mixfree.streams.read.record import ReadRecord
 from mixfree.streams.read.source import Piece, Source
@@ -172,8 +174,8 @@ class StreamFit(EncodedFit):
 
         NaN during the first 1,000 rows, which are not predicted.
         """
-        tested = self.timeline.tested
-        return self.timeline.total("loss") / tested if tested else float("nan")
+        weight = self.timeline.weight
+        return self.timeline.total("loss") / weight if weight else float("nan")
 
     @property
     def model(self) -> Model:
@@ -367,7 +369,7 @@ class StreamFit(EncodedFit):
         design = self._design(self.calendar)
         if (growing := self._growing) is not None:
             found = growing.solved([design.matrix])
-            weights = found[0][0] if found else growing.mapped(design.matrix).weights
+            weights = found[0][0] if found else self._mapped(growing, design).weights
             fills, weights = design.fills(weights), design.raw_weights(weights)
         else:
             weights = self.learner.weights
@@ -384,17 +386,21 @@ class StreamFit(EncodedFit):
             return rows + CHUNK * (1 << max((rows // (64 * CHUNK)).bit_length() - 1, 0))
         if getattr(self.learner, "forgetting", None) is not None:
             return rows + max(FEW, 4 * self.learner.columns)
-        # Solving for the weights costs more than learning 1,000 rows, least for the squared loss,
-        # and the next small part of a long stream hardly changes them.
-        part = 8 if self.plan.loss == "squared" else 2
-        return max(-(-(part + 1) * rows // (part * CHUNK)), 1) * CHUNK
+        # Solving for the weights costs more than learning 1,000 rows.
+        growth = 3 / 2 if rows < ALL_PREDICTED else 2
+        return max(math.ceil(growth * rows / CHUNK), 1) * CHUNK
 
     def _learn(self, piece: Piece, found: Encoded, begin: int, end: int) -> None:
         loss, course = self.row_loss, self.timeline
         self.encoder.learn(found, begin, end)
         rows, targets = found.rows[begin:end, : self.learner.columns], found.targets[begin:end]
-        judged = course.predict(loss, rows, targets)
-        constant = judged_constant(loss, course.constant, targets) if course.predicts else None
+        predicted = constant = chosen = None
+        if course.predicts:
+            chosen = course.chosen(end - begin)
+            some = targets[chosen[0]]
+            predicted = course.predict(loss, rows[chosen[0]], some)
+            constant = compare_constant(loss, course.constant, some)
         self._advance(piece, rows, targets)
-        course.add(actual_of(targets, loss), judged, found.times[begin:end], constant)
+        times = found.times[begin:end]
+        course.add(actual_of(targets, loss), predicted, times, constant, chosen)
         self.reservoir.add(rows, targets)

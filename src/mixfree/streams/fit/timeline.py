@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.draws import TESTED, key, words
 from mixfree.base.state import State
 from mixfree.linear.classes import most_probable, probabilities
 from mixfree.linear.losses import Family, Logistic, Loss, mean_of, predictions_apart
@@ -15,32 +16,33 @@ __all__ = [
     "CHUNK",
     "COLUMNS",
     "Bins",
-    "Judged",
+    "Outcomes",
     "Timeline",
     "actual_of",
     "best_constant",
-    "judged",
-    "judged_constant",
+    "compare",
+    "compare_constant",
 ]
 
 CHUNK = 1000  # rows predicted at a time before they are learnt, and rows of the shortest bins
 MOST = 512  # most bins; beyond, neighbours are merged
+ALL_PREDICTED = 1 << 17  # rows of a stream that are all predicted; then half of every doubling
+WINDOW = 64  # successive rows that are predicted or not together
 CELLS = 4096  # cells of the histogram of scores
 LARGEST = 1e140  # bound on predictions, so that sums of squares stay finite
 UNKNOWN = np.iinfo(np.int64).min  # NaT as an integer
-# Sums of a bin: counts, sums over all rows, over the predicted rows, and over the other rows.
-COUNTS = ("rows", "tested", "correct")
+_DRAWS = key(0, TESTED)
+# Sums of a bin: over all rows, and over the predicted rows with their weights.
 CONSTANT = ("constant_loss", "constant_squares", "constant_absolute", "constant_correct")
 COLUMNS = (
-    *COUNTS,
-    *("target", "target_squares"),
-    *("loss", "squares", "absolute", "predicted"),
+    *("rows", "target", "tested", "weight"),
+    *("loss", "squares", "absolute", "correct"),
     *CONSTANT,
-    *("untested_target", "untested_target_squares"),
+    *("predicted", "tested_target", "tested_target_squares"),
 )
 
 
-class Judged(NamedTuple):
+class Outcomes(NamedTuple):
     """Predictions and outcomes of rows.
 
     For numbers, ``actual`` and ``predicted`` are in the units of the target. For two classes they
@@ -165,7 +167,7 @@ class Timeline(State):
 
     def check(self, what: str) -> None:
         """Check that the bins are complete and consistent with the number of rows."""
-        bins, (rows, tested) = len(self.sums), self.sums[:, :2].T
+        bins, (rows, _, tested, _) = len(self.sums), self.sums[:, :4].T
         whole = (rows == np.floor(rows)).all() and (tested >= 0.0).all() and (tested <= rows).all()
         counted = whole and rows.sum() == self.rows and min(self.until, self.per_bin - 1) >= 0
         if not (bins == len(self.ranges) == len(self.times) <= MOST and counted):
@@ -175,6 +177,11 @@ class Timeline(State):
     def tested(self) -> int:
         """Number of rows predicted before they were learnt."""
         return int(self.total("tested"))
+
+    @property
+    def weight(self) -> float:
+        """Number of rows for which these stand."""
+        return self.total("weight")
 
     def total(self, column: str) -> float:
         """Return the sum of a column over the stream."""
@@ -190,7 +197,7 @@ class Timeline(State):
         of = dict(zip(COLUMNS, sums.T, strict=True))
         with np.errstate(invalid="ignore", divide="ignore"):
             means = {
-                name: of[name] / np.where(of["tested"] > 0.0, of["tested"], np.nan)
+                name: of[name] / np.where(of["tested"] > 0.0, of["weight"], np.nan)
                 for name in ("predicted", "loss", "squares", "absolute", "correct")
             }
         means["predicted"] = means["predicted"] + self.origin
@@ -235,72 +242,98 @@ class Timeline(State):
             if column < len(self.fills):
                 self.weights[place] = self.fills[column]
 
-    def predict(self, loss: Loss, rows: Array, targets: Array) -> "Judged | None":
+    def chosen(self, count: int) -> tuple[Array, Array]:
+        """Return which of the next rows to predict, and how many rows each of them stands for.
+
+        All rows of a short stream, and random windows of a long one, so that predicting them costs
+        less and less beside learning them.
+
+        Examples
+        --------
+        >>> timeline = Timeline.start(1, None)
+        >>> timeline.rows = 100 * ALL_PREDICTED
+        >>> rows, weights = timeline.chosen(100_000)
+        >>> len(rows), weights[:3], weights.sum()
+        (832, array([128., 128., 128.]), np.float64(106496.0))
+        """
+        first, last = self.rows, self.rows + count
+        if last <= ALL_PREDICTED:
+            return np.arange(count), np.ones(count)
+        windows = np.arange(first // WINDOW, -(-last // WINDOW))
+        halvings = np.frexp(windows * WINDOW // ALL_PREDICTED)[1]
+        taken = words(_DRAWS, windows) >> (31 - halvings) >> 1 == 0
+        rows = (windows[taken, None] * WINDOW + np.arange(WINDOW)).ravel()
+        weights = np.repeat(np.ldexp(1.0, halvings[taken]), WINDOW)
+        here = (rows >= first) & (rows < last)
+        return rows[here] - first, weights[here]
+
+    def predict(self, loss: Loss, rows: Array, targets: Array) -> Outcomes | None:
         """Predict rows and compare them with their targets, None if they are not predicted."""
         if not self.predicts:
             return None
         weights = np.vstack([self.weights[: rows.shape[1]], self.level])
-        return judged(loss, weights.T, rows, targets)
+        return compare(loss, weights.T, rows, targets)
 
     def add(
-        self, actual: Array, found: Judged | None, times: Array, constant: Judged | None = None
+        self,
+        actual: Array,
+        found: Outcomes | None,
+        times: Array,
+        constant: Outcomes | None = None,
+        chosen: tuple[Array, Array] | None = None,
     ) -> None:
         """Add the next rows.
 
         Parameters
         ----------
         actual
-            Targets as in :class:`Judged`.
+            Targets as in :class:`Outcomes`.
         found
-            Their predictions, None if not predicted.
+            Predictions of the chosen rows, None if they are not predicted.
         times
-            Their times in microseconds; empty without dates.
+            The times of all rows in microseconds; empty without dates.
         constant
-            Their predictions by the constant.
+            Predictions of the chosen rows by the constant.
+        chosen
+            From :meth:`chosen`; all rows if None.
         """
         if not self.rows and len(actual):
             self.origin = float(_bounded(actual[:1])[0])
         actual = _bounded(actual)
-        centred = actual - self.origin
-        values = {"target": centred, "target_squares": centred**2}
+        which, weights = chosen or (np.arange(len(actual)), np.ones(len(actual)))
+        tested = np.zeros((0, len(COLUMNS) - 2))
         if found is None:
-            values |= {f"untested_{name}": each for name, each in values.items()}
+            which = which[:0]
         else:
-            error = actual - found.predicted
-            values |= {"loss": found.losses, "squares": error**2, "absolute": np.abs(error)}
-            values |= {"predicted": found.predicted - self.origin}
-            self._add_by_time(error, times)
-            self._add_scores(actual, found.scores)
-        if constant is not None:
-            apart = actual - constant.predicted
-            each = constant.losses, apart**2, np.abs(apart), constant.correct
-            values |= dict(zip(CONSTANT, each, strict=True))
+            error = found.actual - found.predicted
+            self._add_by_time(error, times[which] if len(times) else times)
+            self._add_scores(found, weights)
+            centred = found.actual - self.origin
+            fixed = [0.0] * len(CONSTANT) if constant is None else _errors(constant)
+            sums = [*_errors(found), *fixed, found.predicted - self.origin, centred, centred**2]
+            tested = np.empty((len(which), len(COLUMNS) - 2))
+            tested[:, 0], tested[:, 1] = 1.0, weights
+            for place, each in enumerate(sums, start=2):
+                np.multiply(each, weights, out=tested[:, place])
         begin = 0
         while begin < len(actual):
             if not len(self.sums) or self.sums[-1, 0] >= self.per_bin:
                 self._open_bin(actual[begin], times[begin] if len(times) else None)
             end = begin + min(self.per_bin - int(self.sums[-1, 0]), len(actual) - begin)
-            self._add_to_bin(slice(begin, end), values, actual, found)
+            self._add_to_bin(actual[begin:end], tested[slice(*which.searchsorted([begin, end]))])
             begin = end
         self.rows += len(actual)
 
-    def _add_to_bin(
-        self, part: slice, values: Mapping[str, Array], actual: Array, found: Judged | None
-    ) -> None:
+    def _add_to_bin(self, actual: Array, tested: Array) -> None:
         """Add rows to the last bin, which has room for them."""
-        bin_, here = self.sums[-1], actual[part]
-        bin_[0] += len(here)
-        if found is not None:
-            bin_[1] += len(here)
-            bin_[2] += found.correct[part].sum()
-        for name, each in values.items():
-            column = COLUMNS.index(name)
-            # Row by row, since a sum of sums would depend on where batches end.
-            onwards = each[part].copy()
-            onwards[0] += bin_[column]
-            bin_[column] = np.add.accumulate(onwards)[-1]
+        # Row by row, since a sum of sums would depend on where batches end.
+        onwards, bin_ = actual - self.origin, self.sums[-1]
+        onwards[0] += bin_[1]
+        bin_[:2] = bin_[0] + len(actual), np.add.accumulate(onwards)[-1]
+        if len(tested):
+            bin_[2:] = np.add.accumulate(np.vstack([bin_[2:], tested]))[-1]
         low, high = self.ranges[-1]
-        self.ranges[-1] = min(low, float(here.min())), max(high, float(here.max()))
+        self.ranges[-1] = min(low, float(actual.min())), max(high, float(actual.max()))
 
     def merge(self, other: Self) -> None:
         """Append the timeline of the rows that follow.
@@ -318,17 +351,16 @@ class Timeline(State):
             self.origin = other.origin
         theirs = other.copy()
         shift, sums = other.origin - self.origin, theirs.sums
-        rows, tested = sums[:, 0], sums[:, 1]
-        for prefix, count in (("", rows), ("untested_", rows - tested)):
-            at, squares = (COLUMNS.index(f"{prefix}target{end}") for end in ("", "_squares"))
-            sums[:, squares] += shift * (2.0 * sums[:, at] + shift * count)
-            sums[:, at] += shift * count
-        sums[:, COLUMNS.index("predicted")] += shift * tested
+        of = dict(zip(COLUMNS, sums.T, strict=True))  # views
+        of["tested_target_squares"] += shift * (2.0 * of["tested_target"] + shift * of["weight"])
+        of["target"] += shift * of["rows"]
+        for name in ("predicted", "tested_target"):
+            of[name] += shift * of["weight"]
         while self.per_bin < theirs.per_bin:
             self._halve()
         while theirs.per_bin < self.per_bin:
             theirs._halve()
-        for name in self.grows:
+        for name in ("sums", "ranges", "times"):
             both = np.concatenate([getattr(self, name), getattr(theirs, name)])
             setattr(self, name, both)
         while len(self.sums) > MOST:
@@ -370,16 +402,17 @@ class Timeline(State):
             for column, values in enumerate((np.ones(len(error)), error, error**2)):
                 np.add.at(cells[:, column], place.astype(np.int64), values)
 
-    def _add_scores(self, actual: Array, scores: Array) -> None:
-        if len(scores):
+    def _add_scores(self, found: Outcomes, weights: Array) -> None:
+        if len(scores := found.scores):
             # Cells are fine near 0, where most scores are, and cover the whole real line.
             place = (0.5 + 0.5 * scores / (1.0 + np.abs(scores))) * CELLS
             place = np.minimum(place.astype(np.int64), CELLS - 1)
             for label in (0, 1):
-                self.scores[label] += np.bincount(place[actual == label], minlength=CELLS)
+                of = found.actual == label
+                self.scores[label] += np.bincount(place[of], weights[of], CELLS).astype(np.int64)
 
 
-def judged(loss: Loss, weights: Array, rows: Array, targets: Array) -> Judged:
+def compare(loss: Loss, weights: Array, rows: Array, targets: Array) -> Outcomes:
     """Predict rows with weights, one row per output, and compare with the targets.
 
     Predictions do not depend on the rows beside them, unlike in a matrix product.
@@ -387,23 +420,25 @@ def judged(loss: Loss, weights: Array, rows: Array, targets: Array) -> Judged:
     Examples
     --------
     >>> from mixfree.linear.losses import Logistic
-    >>> found = judged(Logistic(), np.array([[1.0, 0.0]]), np.array([[0.0]]), np.array([-1.0]))
+    >>> found = compare(Logistic(), np.array([[1.0, 0.0]]), np.array([[0.0]]), np.array([-1.0]))
     >>> found.actual, found.predicted
     (array([0.]), array([0.5]))
     """
     with np.errstate(over="ignore", invalid="ignore"):
         raw = _bounded(predictions_apart(weights, rows))
     losses = _bounded(np.asarray(loss.value(raw, _bounded(targets))))
-    actual, none = actual_of(targets, loss), np.zeros(0)
+    actual, none = actual_of(_bounded(targets), loss), np.zeros(0)
     if loss.outputs > 1:
         place = targets.astype(np.int64)
         given = probabilities(raw)[np.arange(len(raw)), place]
-        return Judged(
+        return Outcomes(
             actual, given, losses, most_probable(raw, np.arange(loss.outputs)) == place, none
         )
     if isinstance(loss, Logistic):
-        return Judged(actual, probabilities(raw)[:, 1], losses, (raw > 0.0) == (actual > 0.0), raw)
-    return Judged(actual, _bounded(mean_of(loss, raw)), losses, np.zeros(len(raw)), none)
+        return Outcomes(
+            actual, probabilities(raw)[:, 1], losses, (raw > 0.0) == (actual > 0.0), raw
+        )
+    return Outcomes(actual, _bounded(mean_of(loss, raw)), losses, np.zeros(len(raw)), none)
 
 
 def best_constant(loss: Loss, targets: Array) -> Array:
@@ -419,16 +454,21 @@ def best_constant(loss: Loss, targets: Array) -> Array:
     return loss.best_constant(_bounded(targets))
 
 
-def judged_constant(loss: Loss, constant: Array, targets: Array) -> Judged:
+def compare_constant(loss: Loss, constant: Array, targets: Array) -> Outcomes:
     """Compare a constant, one row per output, with the targets."""
-    return judged(loss, constant, np.zeros((len(targets), 0)), targets)
+    return compare(loss, constant, np.zeros((len(targets), 0)), targets)
 
 
 def actual_of(targets: Array, loss: Loss) -> Array:
-    """Return targets as in :class:`Judged`."""
+    """Return targets as in :class:`Outcomes`."""
     if loss.outputs > 1:
         return np.ones(len(targets))
     return 0.5 * (targets + 1.0) if isinstance(loss, Logistic) else targets
+
+
+def _errors(found: Outcomes) -> tuple[Array, Array, Array, Array]:
+    error = found.actual - found.predicted
+    return found.losses, error**2, np.abs(error), found.correct
 
 
 def _bounded(values: Array) -> Array:

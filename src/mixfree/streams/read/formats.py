@@ -16,7 +16,7 @@ from mixfree.streams.read.values import decoded, is_text
 
 __all__ = ["NOT_UTF8", "Reader"]
 
-ROWS, CELLS = 1 << 15, 1 << 20  # most rows and values per batch of Parquet and Arrow
+ROWS, CELLS = 1 << 16, 1 << 21  # most rows and values per batch of Parquet and Arrow
 PAGE = 1 << 16  # bytes read ahead per Parquet column, and of a CSV file to find its header
 MAX_COLUMNS = 20_000  # most columns of a file
 LONGEST_TEXT = 1 << 14  # most bytes of a dictionary-encoded text, which every row may repeat

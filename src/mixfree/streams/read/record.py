@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mixfree.base.checks import MOST_COUNTED
 from mixfree.base.state import State, loading
 from mixfree.streams.read.source import Piece
@@ -61,10 +59,11 @@ class ReadRecord:
         if piece.start == 0 or not self.files:
             self.files.append(FileRead(piece.file, piece.start))
         file, count = self.files[-1], piece.batch.num_rows
-        numbers = np.arange(piece.start, piece.start + count)
-        checked = np.flatnonzero((numbers & (numbers - 1) == 0) | (numbers % EVERY == 0))
-        for row in checked.tolist():  # a sum, so that checksums of parts of a file add up
-            file.checksum += _checksum(piece, row)
+        end, first = piece.start + count, -(-piece.start // EVERY) * EVERY
+        powers = {1 << k for k in range(end.bit_length()) if piece.start <= 1 << k < end}
+        for row in powers | {*range(first, end, EVERY)}:
+            # A sum, so that checksums of parts of a file add up.
+            file.checksum += _checksum(piece, row - piece.start)
         file.rows += count
         file.last = _checksum(piece, count - 1)
 

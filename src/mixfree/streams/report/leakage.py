@@ -14,7 +14,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.streams.fit.stream_fit import StreamFit
-from mixfree.streams.fit.timeline import judged
+from mixfree.streams.fit.timeline import compare
 
 __all__ = ["leakage_warnings"]
 
@@ -42,7 +42,7 @@ def leakage_warnings(fit: StreamFit) -> Iterator[str]:
     if classes is None:
         found = _explaining(columns, targets)
     elif two:
-        right = judged(fit.row_loss, fit.model.learner.weights, rows, targets).correct
+        right = compare(fit.row_loss, fit.model.learner.weights, rows, targets).correct
         found = _classifying(columns, targets > 0.0, right.astype(bool))
     else:
         found = _constant_within(columns, np.unique(targets, return_inverse=True)[1])

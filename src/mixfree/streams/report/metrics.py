@@ -8,7 +8,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.streams.fit.stream_fit import StreamFit
-from mixfree.streams.fit.timeline import Judged, best_constant, judged, judged_constant
+from mixfree.streams.fit.timeline import Outcomes, best_constant, compare, compare_constant
 
 __all__ = ["NAMES", "Quality", "exact_to_rounding", "metrics", "of_all_rows", "quality"]
 
@@ -101,7 +101,7 @@ def exact_to_rounding(fit: StreamFit) -> bool:
     if fit.encoder.classes is not None or not fit.used:
         return False
     rows, targets, weights = fit.model.rows, fit.model.targets, fit.model.learner.weights
-    found = judged(fit.row_loss, weights, rows, targets)
+    found = compare(fit.row_loss, weights, rows, targets)
     slopes, rest = np.split(np.abs(weights[0]), [rows.shape[1]])
     sizes = np.abs(rows) @ slopes + rest.sum() + np.abs(targets)
     return bool(np.abs(found.actual - found.predicted).max() <= ROUNDING * sizes.mean())
@@ -121,9 +121,9 @@ def _of_sample(fit: StreamFit, weights: Array | None) -> dict[str, float]:
     """Return metrics of weights, or of the best constant if None."""
     rows, targets, loss = fit.model.rows, fit.model.targets, fit.row_loss
     if weights is None:
-        found = judged_constant(loss, best_constant(loss, targets), targets)
+        found = compare_constant(loss, best_constant(loss, targets), targets)
     else:
-        found = judged(loss, weights, rows, targets)
+        found = compare(loss, weights, rows, targets)
     mean = float(found.losses.mean())
     if fit.encoder.classes is not None:
         return _classes(fit, mean, float(found.correct.mean()), _auc(found))
@@ -139,18 +139,16 @@ def _of_sample(fit: StreamFit, weights: Array | None) -> dict[str, float]:
 def _of_timeline(fit: StreamFit, prefix: str) -> dict[str, float]:
     """Return test-then-train metrics of the model, or of the constant as ``prefix`` says."""
     course = fit.timeline
-    tested = course.tested
+    weight = course.weight
     of = {
-        name: course.total(f"{prefix}{name}") / tested
+        name: course.total(f"{prefix}{name}") / weight
         for name in ("loss", "squares", "absolute", "correct")
     }
     if fit.encoder.classes is None:
-        mean, mean_square = (
-            (course.total(name) - course.total(f"untested_{name}")) / tested
-            for name in ("target", "target_squares")
-        )
+        mean = course.total("tested_target") / weight
+        mean_square = course.total("tested_target_squares") / weight
         spread = mean_square - mean**2
-        if spread <= ROUNDING * course.total("target_squares") / tested:  # such as of one row
+        if spread <= ROUNDING * mean_square:  # such as of one row
             spread = 0.0
         return _regression(of["squares"], of["absolute"], spread, of["loss"])
     area = 0.5 if prefix else _area(*course.scores.astype(np.float64))
@@ -168,7 +166,7 @@ def _classes(fit: StreamFit, loss: float, accuracy: float, auc: float) -> dict[s
     return {"log_loss": loss, "accuracy": accuracy, **area, "loss": loss}
 
 
-def _auc(found: Judged) -> float:
+def _auc(found: Outcomes) -> float:
     if not len(found.scores):
         return float("nan")
     _, place = np.unique(found.scores, return_inverse=True)

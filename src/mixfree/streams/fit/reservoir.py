@@ -8,7 +8,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.draws import SAMPLE
-from mixfree.base.sample import UniformSample, replaced_at_once
+from mixfree.base.sample import UniformSample
 from mixfree.base.state import loading
 
 __all__ = ["Reservoir"]
@@ -64,7 +64,7 @@ class Reservoir:
         if kept and kept[0].shape[1] < rows.shape[1]:
             more = np.zeros((len(kept[0]), rows.shape[1] - kept[0].shape[1]))
             kept[0] = np.hstack([kept[0], more])
-        self._sample.offer([rows, targets], replaced_at_once)
+        self._sample.offer([rows, targets], at_once=True)
 
     def mapped(self, matrix: Any) -> "Reservoir":
         """Return the sample of ``z @ matrix`` for all rows z; last columns of zeros may lack."""

@@ -53,15 +53,6 @@ def test_digits_are_learned_and_best_if_shuffled_or_remembered(tmp_path, capsys)
     assert (tmp_path / "digits.png").stat().st_size > 10_000
 
 
-def test_a_series_is_learned_to_better_than_its_spread(tmp_path, capsys):
-    example = load("torch_series")
-    found = example.main(samples=400, lasting=10, seeds=[0], figure=tmp_path / "series")
-    spread = float(example.series(20_000, 50, seed=99).var())
-    for name in ("Adam, shuffled", "Ladder", "Adam + Memory", "Ladder + Memory"):
-        assert max(found[name]) < 0.8 * spread, (name, capsys.readouterr().out)
-    assert (tmp_path / "series.png").stat().st_size > 10_000
-
-
 def test_bicycle_rentals_are_learned_best_with_a_memory(tmp_path, capsys):
     """Errors on new hours, on which a constant has more than 1; without a file."""
     found = load("torch_bike_hours").main(seeds=[0], hours=2_000, figure=tmp_path / "bike-hours")

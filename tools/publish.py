@@ -15,8 +15,8 @@ next comment. Lines and columns can be selected, since ``docs/data`` has the who
 
 A number in a sentence is one cell, ``<!-- cell NAME : row : column -->0.34<!-- end -->``, or the
 first number in it (``number`` instead of ``cell``). ``NAME : title : row : column`` searches one
-table. A row is named by its first cell, or by its first two with a comma between them; ``*`` stands
-for all rows. The first column is always shown.
+table. A row is named by its first cell, or by its first two with a comma between them, and ``*``
+stands for any ending. The first column is always shown.
 """
 
 import json
@@ -100,8 +100,9 @@ def cells(table: str) -> list[list[str]]:
 
 
 def is_named(line: list[str], row: str) -> bool:
-    """Whether the first cell of a line, or the first two, are these words."""
-    return " ".join(row.split()) in (line[0], ", ".join(line[:2]))
+    """Whether the first cell of a line, or the first two, are these words; ``*`` is any ending."""
+    wanted, names = " ".join(row.split()), (line[0], ", ".join(line[:2]))
+    return wanted in names or (wanted[-1:] == "*" and line[0].startswith(wanted[:-1]))
 
 
 def selection(table: str, rows: str = "*", columns: str = "*") -> str:
@@ -119,8 +120,8 @@ def selection(table: str, rows: str = "*", columns: str = "*") -> str:
     head, *lines = cells(table)
     named = [row.strip() for row in rows.split(";")]
     wanted = [column.strip() for column in columns.split(";")]
-    kept = [line for line in lines if rows == "*" or any(is_named(line, row) for row in named)]
-    missing = [row for row in named if rows != "*" and not any(is_named(e, row) for e in kept)]
+    kept = [line for line in lines if any(is_named(line, row) for row in named)]
+    missing = [row for row in named if not any(is_named(line, row) for line in kept)]
     missing += [column for column in wanted if columns != "*" and column not in head]
     if missing:
         raise ValueError(f"the table has no {', '.join(missing)}: {head}")

@@ -142,7 +142,7 @@ def test_a_direction_that_was_not_met_has_no_interval(width):
     phi = rescaled(np.random.default_rng(11).standard_normal((8, width)))
     learner = TDLearner(phi, GAMMA)
     learner.update_many(*mrp.simulate(2000, seed=0))
-    half = learner.engine.fixed_point().errors(phi, 0.9)
+    half = learner.engine.without_ridge().errors(phi, 0.9)
     assert np.isfinite(half[:7]).all()
     # Three features are known from any three states.
     assert np.isinf(half[7]) == (width == 8)
@@ -158,7 +158,7 @@ def test_intervals_hold_for_all_states_together(lam):
     for seed in range(100):
         learner = TDLearner(np.eye(8), GAMMA, lam=lam)
         learner.update_many(*mrp.simulate(3000, seed=seed))
-        half = learner.engine.fixed_point().errors(np.eye(8), 0.9)
+        half = learner.engine.without_ridge().errors(np.eye(8), 0.9)
         held += bool((np.abs(learner.theta - mrp.theta_star) <= half).all())
     # At least nine in ten should hold: three standard errors below is 0.81.
     assert held >= 81
@@ -173,4 +173,4 @@ def test_a_trajectory_too_short_beside_its_mixing_time_says_so():
         mrp = RewardProcess(P, rewards, GAMMA, phi)
         learner = TDLearner(phi, GAMMA)
         learner.update_many(*mrp.simulate(6000, seed=1))
-        assert ("too narrow" in learner.engine.fixed_point().remark) == remark
+        assert ("too narrow" in learner.engine.without_ridge().remark) == remark

@@ -6,30 +6,28 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from mixfree.td import lstd, lstd_sparse
-from mixfree.td.lstd import LSTD
-from mixfree.td.lstd_sparse import SparseLSTD
+from mixfree.td import fixed_point, lstd
+from mixfree.td.lstd import LSTD, SparseLSTD
 
 STATES = 40
 
 
 def trajectory(n, tilings=1, seed=0):
-    """A walk that sometimes ends or is cut off, with one or two features other than 0."""
+    """A walk that sometimes ends or goes on elsewhere, with one or two features other than 0."""
     rng = np.random.default_rng(seed)
     states = np.cumsum(rng.integers(-2, 4, n + 1)) % STATES
-    parts = [np.eye(STATES)[states]]
+    features = np.eye(STATES)
     if tilings == 2:
-        parts.append(np.eye(STATES // 4)[states // 4])
-    rows = np.hstack(parts)
+        features = np.hstack([features, np.repeat(np.eye(STATES // 4), 4, axis=0)])
     rewards = np.sin(states[:-1]) + rng.normal(size=n)
-    return rows[:-1], rewards, rows[1:], rng.random(n) < 0.02, rng.random(n) < 0.02
+    after = np.where(rng.random(n) < 0.02, (states[1:] + 7) % STATES, states[1:])
+    return features[states[:-1]], rewards, features[after], rng.random(n) < 0.02
 
 
 def learnt(kind, parts, pieces=(), **options):
-    rows, rewards, ahead, stop, ended = parts
-    found = kind(rows.shape[1], 0.9, **options)
-    for piece in np.split(np.arange(len(rewards)), pieces):
-        found.add(rows[piece], rewards[piece], ahead[piece], stop[piece], ended=ended[piece])
+    found = kind(parts[0].shape[1], 0.9, **options)
+    for piece in np.split(np.arange(len(parts[1])), pieces):
+        found.add(*(part[piece] for part in parts))
     return found
 
 
@@ -39,8 +37,8 @@ def test_values_and_errors_are_those_of_dense_sums(options, tilings):
     """Features of two tilings are dependent, which a plain factorisation does not survive."""
     parts = trajectory(3000, tilings)
     dense, found = LSTD(parts[0].shape[1], 0.9, **options), learnt(SparseLSTD, parts, **options)
-    dense._batches = replace(dense._batches, most=lstd_sparse.MAX_BATCHES)
-    dense.add(*parts[:4], ended=parts[4])
+    dense._batches = replace(dense._batches, most=lstd.MAX_BATCHES)
+    dense.add(*parts)
     if tilings == 1:
         np.testing.assert_allclose(found.theta, dense.theta, rtol=1e-8, atol=1e-8)
     rows = parts[0][:200]
@@ -60,8 +58,8 @@ def test_same_bits_however_cut_and_after_saving(lam):
     half = learnt(SparseLSTD, [part[:777] for part in parts], lam=lam)
     again = SparseLSTD(STATES, 0.9, lam=lam)
     again = again.restored(half.plain(), "lstd")
-    rows, rewards, ahead, stop, ended = (part[777:] for part in parts)
-    again.add(sparse.csr_array(rows), rewards, sparse.csr_array(ahead), stop, ended=ended)
+    rows, rewards, ahead, stop = (part[777:] for part in parts)
+    again.add(sparse.csr_array(rows), rewards, sparse.csr_array(ahead), stop)
     np.testing.assert_array_equal(again.theta, whole.theta)
 
 
@@ -82,7 +80,7 @@ def test_sparse_rows_are_as_good_as_dense_ones(monkeypatch):
     queried.data[queried.indptr[7] : queried.indptr[8]] = 0.0
     np.testing.assert_array_equal(found.batches_met(queried), dense.batches_met(asked))
     np.testing.assert_array_equal(found.errors(queried), dense.errors(asked))
-    monkeypatch.setattr(lstd, "MAX_DENSE", 3 * asked.shape[1])
+    monkeypatch.setattr(fixed_point, "MAX_DENSE", 3 * asked.shape[1])
     np.testing.assert_allclose(found.errors(queried), dense.errors(asked), rtol=1e-12)
     asked[3, 3] = np.nan
     for wrong, message in ((queried[:, 1:], "must have 50 columns"), (asked, "must be finite")):
@@ -92,14 +90,12 @@ def test_sparse_rows_are_as_good_as_dense_ones(monkeypatch):
 
 @pytest.mark.parametrize("kind", [SparseLSTD, LSTD])
 @pytest.mark.parametrize("cut", [64, 300])  # 64 transitions fill four batches: none is pending
-def test_a_trace_that_is_broken_off_begins_anew(cut, kind):
+def test_a_trace_ends_between_calls_where_the_trajectory_goes_on_elsewhere(cut, kind):
     parts = trajectory(600)
-    parts[3][cut - 1] = parts[4][cut - 1] = False
-    first, second = [part[:cut] for part in parts], [part[cut:] for part in parts]
-    broken, going_on = learnt(kind, first, lam=0.9), learnt(kind, parts, lam=0.9)
-    broken.break_off()
-    broken.add(*second[:4], ended=second[4])
-    parts[4][cut - 1] = True
+    parts[2][cut - 1], parts[3][cut - 1] = parts[0][cut], False
+    going_on = learnt(kind, parts, (cut,), lam=0.9)
+    parts[2][cut - 1] = np.roll(parts[0][cut], 5)
+    broken = learnt(kind, parts, (cut,), lam=0.9)
     np.testing.assert_array_equal(broken.theta, learnt(kind, parts, lam=0.9).theta)
     assert np.abs(broken.theta - going_on.theta).max() > 1e-4
 
@@ -115,7 +111,7 @@ def test_values_whose_products_overflow_are_refused_before_they_are_stored(place
     few[place] = 1e76 * few[place]
     with pytest.raises(ValueError, match=r"(rows|rewards) must be finite and at most 1e\+75"):
         found.add(*few, np.zeros(3, bool))
-    assert found.transitions == 600
+    assert found.samples == 600
     np.testing.assert_array_equal(found.theta, before)
 
 
@@ -125,14 +121,14 @@ def test_sums_that_fill_are_refused_and_nothing_has_changed(monkeypatch, limit):
     found = learnt(SparseLSTD, [part[:700] for part in parts])
     before = found.theta
     with monkeypatch.context() as patched:
-        patched.setattr(lstd_sparse, limit, 1)
+        patched.setattr(lstd, limit, 1)
         with pytest.raises(ValueError, match=r"products of features.*'ladder'"):
             found.add(*(part[700:] for part in parts[:4]))
     wrong = parts[0].copy()
     wrong[3, 3] = np.nan
     with pytest.raises(ValueError, match="rows must be finite"):
         found.add(wrong, *parts[1:4])
-    assert found.transitions == 700
+    assert found.samples == 700
     np.testing.assert_array_equal(found.theta, before)
 
 

@@ -16,9 +16,8 @@ from mixfree.chains import AutocorrelationTime, autocorrelation_time
 from mixfree.core.history import History, follow
 from mixfree.td.episodes import spaces, transitions
 from mixfree.td.features import tabular
+from mixfree.td.fixed_point import FixedPoint
 from mixfree.td.learner import TDLearner
-from mixfree.td.lstd import LSTD
-from mixfree.td.lstd_sparse import SparseLSTD
 
 CHUNK = 512  # transitions whose features are held in memory at a time
 RECENT = 1 << 16  # states kept for the autocorrelation time
@@ -53,7 +52,7 @@ class Evaluation:
     recent: Array
     samples: int
     episodes: int
-    certificate: LSTD | SparseLSTD | None
+    certificate: FixedPoint | None
 
     def __repr__(self) -> str:
         return (
@@ -93,7 +92,7 @@ class Evaluation:
         """A sentence on why the intervals are too narrow; empty if there is no known reason."""
         return self._certified().remark
 
-    def _certified(self) -> LSTD | SparseLSTD:
+    def _certified(self) -> FixedPoint:
         if self.certificate is None:
             raise ValueError(
                 "an interval needs the products of all pairs of features, which are not kept for "

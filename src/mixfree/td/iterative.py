@@ -10,9 +10,8 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.core.optimizer import Optimizer
 from mixfree.outputs import Average
-from mixfree.td.least_squares import MAX_DENSE_FEATURES, LstdTD
-from mixfree.td.lstd import LSTD
-from mixfree.td.lstd_sparse import SparseLSTD
+from mixfree.td.fixed_point import FixedPoint
+from mixfree.td.lstd import LSTD, MAX_DENSE_FEATURES
 
 
 class IterativeTD:
@@ -128,7 +127,7 @@ class IterativeRecord:
         self.engine = engine
         self._half = samples // 2
         size = engine.theta.size
-        self._beside = LstdTD(size, engine.gamma) if size <= MAX_DENSE_FEATURES else None
+        self._beside = LSTD(size, engine.gamma) if size <= MAX_DENSE_FEATURES else None
         self._seen = 0
         self._before = self._total()  # of the first half of the run
 
@@ -143,15 +142,14 @@ class IterativeRecord:
             self._beside.advance(rows, here, there, rewards)
         self._seen += len(here)
 
-    def result(self) -> tuple[Array, LSTD | SparseLSTD | None]:
+    def result(self) -> tuple[Array, FixedPoint | None]:
         """Return the mean of the iterates in the second half, and the fixed point if it fits."""
         (steps_before, before), (steps, after) = self._before, self._total()
         if steps == steps_before:
             raise ValueError(
                 "samples must be larger: no step was taken in the second half of the run"
             )
-        beside = None if self._beside is None else self._beside.fixed_point()
-        return (after - before) / (steps - steps_before), beside
+        return (after - before) / (steps - steps_before), self._beside
 
     def _total(self) -> tuple[int, Array]:
         """Return the number and the sum of the iterates so far."""

@@ -10,8 +10,9 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, shown
 from mixfree.core.optimizer import Optimizer
 from mixfree.td.features import Rows, as_features
+from mixfree.td.fixed_point import FixedPoint
 from mixfree.td.iterative import IterativeTD
-from mixfree.td.least_squares import MAX_DENSE_FEATURES, LstdTD
+from mixfree.td.lstd import MAX_DENSE_FEATURES, least_squares
 from mixfree.td.methods import start_method, td_methods
 
 PIECE = 4096  # transitions whose sparse features are held at a time
@@ -102,9 +103,9 @@ class TDLearner:
     ) -> None:
         self.gamma = check_gamma(gamma)
         self.features = as_features(features, size)
-        least_squares = _given(lam=lam, l2=l2, half_life=half_life)
+        of_lstd = _given(lam=lam, l2=l2, half_life=half_life)
         iterative = _given(radius=radius, alpha=alpha, output=output) | options
-        self.engine = self._started(method, least_squares, iterative, seed)
+        self.engine = self._started(method, of_lstd, iterative, seed)
         self._row = self.features.row
         self._sparse = self.engine.sparse and self.features.sparse
         self._piece = PIECE if self._sparse else max(MAX_DENSE // self.features.size, 1)
@@ -112,22 +113,22 @@ class TDLearner:
     def _started(
         self,
         method: str | None,
-        least_squares: dict[str, Any],
+        of_lstd: dict[str, Any],
         iterative: dict[str, Any],
         seed: int,
-    ) -> LstdTD | IterativeTD:
+    ) -> FixedPoint | IterativeTD:
         """Start the engine for the given options of least squares or of iterative methods."""
         size = self.features.size
         if method is not None:
-            check_one_of(method, "method", (LstdTD.name, *td_methods()))
+            check_one_of(method, "method", (FixedPoint.name, *td_methods()))
         fits = size <= MAX_DENSE_FEATURES or self.features.sparse
-        if method == LstdTD.name or (method is None and fits and not iterative):
+        if method == FixedPoint.name or (method is None and fits and not iterative):
             for name in iterative:
                 raise ValueError(
                     f"`{name}` is not an option of lstd, which takes `lam`, `l2` and `half_life`"
                 )
-            return LstdTD(size, self.gamma, **least_squares)
-        for name in least_squares:
+            return least_squares(size, self.gamma, **of_lstd)
+        for name in of_lstd:
             raise ValueError(
                 f"`{name}` needs `method='lstd'`, which takes up to {MAX_DENSE_FEATURES:,} "
                 "features, or more if most are 0 at a time, and no option of iterative methods"

@@ -122,7 +122,7 @@ def test_effects_are_those_of_places_not_of_names(tmp_path):
     columns["cat"][:1200] = "a"
     y = 3.0 * columns["intercept"] + columns["cat=b"] + 8.0 * (columns["cat"] == "b")
     fit = fitted(tmp_path, pa.table({**columns, "load": y + rng.standard_normal(2000)}))
-    found = [(each.name, round(abs(each.effect))) for each in effects(Facts(fit), 9)]
+    found = [(each.feature, round(abs(each.weight))) for each in effects(Facts(fit), 9)]
     assert found[0] == ("cat=b", 50)
     assert sorted(found[1:]) == [("cat=b", 3), ("intercept", 3)]
 

@@ -8,15 +8,14 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 from mixfree.base.terminal import literal
+from mixfree.linear.summary import Line
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.report.correlation import Correlation
 from mixfree.streams.report.facts import Facts
 
 __all__ = [
     "LONGEST",
-    "Cells",
     "Course",
-    "Effect",
     "Jump",
     "by_time",
     "course",
@@ -74,55 +73,27 @@ class Jump(NamedTuple):
 
 
 class Course(NamedTuple):
-    """The course of a stream, with NaN for bins without predictions.
+    """The course of a stream.
 
     Attributes
     ----------
-    x, dated
-        Beginning of each bin, and whether it is in milliseconds since 1970 or a row number.
-    actual, low, high, predicted
-        Mean, least and greatest target, and mean prediction.
-    of
-        Name of these quantities.
-    error, error_name
-        Test-then-train error per bin, and its name.
+    columns
+        Per bin: its beginning ``x``, mean, least and greatest target ``actual``, ``low`` and
+        ``high``, mean prediction ``predicted`` and test-then-train ``error``; NaN where no row was
+        predicted.
+    dated
+        Whether ``x`` is in milliseconds since 1970, not a row number.
+    of, error_name
+        Names of the targets and of the error.
     jumps
         Bins at which the error jumps.
     """
 
-    x: Array
+    columns: dict[str, Array]
     dated: bool
-    actual: Array
-    low: Array
-    high: Array
-    predicted: Array
     of: str
-    error: Array
     error_name: str
     jumps: list[Jump]
-
-    @property
-    def ranged(self) -> bool:
-        """Whether targets vary within bins."""
-        return bool((self.low < self.high).any())
-
-
-class Effect(NamedTuple):
-    """Change of the prediction per standard deviation of a feature."""
-
-    name: str
-    effect: float
-    low: float
-    high: float
-    may_be_zero: bool
-
-
-class Cells(NamedTuple):
-    """Mean of actual minus predicted per hour or weekday, with its standard error."""
-
-    labels: list[str]
-    mean: Array
-    error: Array
 
 
 def course(fit: StreamFit) -> Course:
@@ -131,17 +102,17 @@ def course(fit: StreamFit) -> Course:
     known = (bins.times >= DATES[0]) & (bins.times <= DATES[1])  # false for NaT
     dated = bool(known.all() and (np.diff(bins.times.astype(np.int64)) > 0).all())
     x = bins.times.astype(np.int64) / 1000.0 if dated else bins.ends - bins.rows + 1.0
-    low, high, actual = bins.least, bins.greatest, bins.target
+    of, error, name = f"probability of the actual {target}", bins.loss, "log loss"
+    low = high = bins.target  # classes have no range
     if classes is None:
         of, error, name = target, np.sqrt(bins.squares), "RMSE"
+        low, high = bins.least, bins.greatest
     elif len(classes) == 2:
-        of, error, name = f"share of {target} = {classes[1]}", bins.loss, "log loss"
-    else:
-        of, error, name = f"probability of the actual {target}", bins.loss, "log loss"
+        of = f"share of {target} = {classes[1]}"
+    columns = {"x": x, "actual": bins.target, "low": low, "high": high}
+    columns |= {"predicted": bins.predicted, "error": error}
     jumps = list(_jumps(error, bins.ends - bins.rows, bins.times))
-    if classes is not None:  # classes have no range
-        low = high = actual
-    return Course(x, dated, actual, low, high, bins.predicted, of, error, name, jumps)
+    return Course(columns, dated, of, name, jumps)
 
 
 def _jumps(error: Array, starts: Array, times: Array) -> Iterator[Jump]:
@@ -173,8 +144,11 @@ def _jumps(error: Array, starts: Array, times: Array) -> Iterator[Jump]:
         yield Jump(at, int(starts[at]) + 1, when, *ends)
 
 
-def effects(facts: Facts, most: int = EFFECTS) -> list[Effect]:
-    """Return the largest effects, in the units of the prediction, in decreasing order."""
+def effects(facts: Facts, most: int = EFFECTS) -> list[Line]:
+    """Return the weights of the largest effects, scaled to one standard deviation of the feature.
+
+    They are in the units of the prediction, in decreasing order.
+    """
     fit, found = facts.fit, []
     spread = fit.model.rows.std(axis=0)
     for place, each in enumerate(facts.weights):
@@ -182,31 +156,34 @@ def effects(facts: Facts, most: int = EFFECTS) -> list[Effect]:
         column = place % fit.model.learner.weights.shape[1]
         if column < len(spread):
             name = each.feature if each.label is None else f"{each.feature} → {each.label}"
-            by = float(spread[column])
-            ends = by * each.low, by * each.high
-            found.append(Effect(name, by * each.weight, *ends, each.may_be_zero))
-    return sorted(found, key=lambda each: -abs(each.effect))[:most]
+            weight, low, high = spread[column] * np.array([each.weight, each.low, each.high])
+            found.append(each._replace(feature=name, weight=weight, low=low, high=high))
+    return sorted(found, key=lambda each: -abs(each.weight))[:most]
 
 
-def by_time(fit: StreamFit) -> dict[str, Cells]:
-    """Return errors by hour and by weekday, for streams with more than one of each."""
+def by_time(fit: StreamFit) -> dict[str, dict[str, Any]]:
+    """Return errors by hour and by weekday, for streams with more than one of each.
+
+    The columns are labels, means of actual minus predicted, and these plus and minus one standard
+    error.
+    """
     found = {}
     for name, cells, labels in (
         ("hour", fit.timeline.hours, [str(hour) for hour in range(24)]),
         ("weekday", fit.timeline.weekdays, list(WEEKDAYS)),
     ):
-        count, total, squares = cells.T
-        seen = count > 0
-        if seen.sum() > 1:
-            mean = total[seen] / count[seen]
-            spread = np.maximum(squares[seen] / count[seen] - mean**2, 0.0)
-            names = [label for label, there in zip(labels, seen, strict=True) if there]
-            found[name] = Cells(names, mean, np.sqrt(spread / count[seen]))
+        seen = np.flatnonzero(cells[:, 0])
+        if len(seen) > 1:
+            count, total, squares = cells[seen].T
+            mean = total / count
+            error = np.sqrt(np.maximum(squares / count - mean**2, 0.0) / count)
+            ends = {"low": mean - error, "high": mean + error}
+            found[name] = {"label": [labels[at] for at in seen], "mean": mean, **ends}
     return found
 
 
 def figures(
-    facts: Facts, course: Course, effects: Sequence[Effect], cells: Mapping[str, Cells]
+    facts: Facts, course: Course, effects: Sequence[Line], cells: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return the figures of a page by name."""
     encoder, found = facts.fit.encoder, facts.correlation
@@ -223,10 +200,9 @@ def _draw_course(found: Course) -> Any:
     """Draw predictions and targets over time."""
     hover = {"actual": "@actual{0.[000]a}", "predicted": "@predicted{0.[000]a}"}
     figure, source = _over_time(found, found.of, hover)
-    if found.ranged:
-        figure.varea(
-            "x", "low", "high", source=source, color=BLUE, alpha=0.15, legend_label="range"
-        )
+    if (found.columns["low"] < found.columns["high"]).any():
+        style = {"color": BLUE, "alpha": 0.15, "legend_label": "range"}
+        figure.varea("x", "low", "high", source=source, **style)
     for name, colour in (("actual", BLUE), ("predicted", ORANGE)):
         figure.line("x", name, source=source, color=colour, width=2, legend_label=f"{name}, mean")
     figure.legend.click_policy = "hide"
@@ -243,8 +219,9 @@ def _draw_error(found: Course) -> Any:
     figure.line("x", "error", source=source, color=BLUE, width=2)
     figure.scatter("x", "error", source=source, color=BLUE, size=4)
     for jump in found.jumps:
-        _rule(figure, "height", found.x[jump.at], **DASHED)
-    known = found.error[np.isfinite(found.error)]
+        _rule(figure, "height", found.columns["x"][jump.at], **DASHED)
+    error = found.columns["error"]
+    known = error[np.isfinite(error)]
     if len(known) > 2 and known[0] > 2.0 * known[1:].max():
         # Predictions from the first few rows may be so bad that they would flatten the rest.
         figure.y_range.end = 1.3 * float(known[1:].max())
@@ -252,25 +229,27 @@ def _draw_error(found: Course) -> Any:
     return figure
 
 
-def _draw_effects(found: Sequence[Effect], unit: str) -> Any:
+def _draw_effects(found: Sequence[Line], unit: str) -> Any:
     """Draw effects with their intervals, the largest on top."""
-    names = _different([_drawn(each.name) for each in found])
+    names = _different([_drawn(each.feature) for each in found])
     has_ends = bool(found) and found[0].low == found[0].low
     ends = {"from": "@low{0.[0000]a}", "to": "@high{0.[0000]a}"} if has_ends else {}
     figure = _figure(
-        {"feature": "@name", "effect": "@effect{0.[0000]a}", **ends},
+        {"feature": "@feature", "effect": "@weight{0.[0000]a}", **ends},
         height=80 + 20 * len(names),
         y_range=names[::-1],
         x_axis_label=f"change of {_drawn(unit)} per standard deviation",
     )
-    shown = [each._replace(name=name) for name, each in zip(names, found, strict=True)]
+    shown = [each._replace(feature=name) for name, each in zip(names, found, strict=True)]
     for hollow, colour in ((False, BLUE), (True, GREY)):
         part = [each for each in shown if each.may_be_zero == hollow]
-        source = _source({name: [getattr(each, name) for each in part] for name in Effect._fields})
+        columns = ("feature", "weight", "low", "high")
+        source = _source({name: [getattr(each, name) for each in part] for name in columns})
         if has_ends:
-            figure.segment("low", "name", "high", "name", source=source, color=colour, width=2)
+            ends = {"x0": "low", "x1": "high", "y0": "feature", "y1": "feature"}
+            figure.segment(**ends, source=source, color=colour, width=2)
         style = {"line_color": colour, "fill_color": None if hollow else colour}
-        figure.scatter("effect", "name", source=source, size=9, width=2, **style)
+        figure.scatter("weight", "feature", source=source, size=9, width=2, **style)
     _rule(figure, "height", 0.0)
     return figure
 
@@ -289,10 +268,8 @@ def _draw_correlation(found: Correlation) -> Any:
     figure.title.text_font_size = "11px"
     for axis in figure.axis:
         axis.formatter = models.NumeralTickFormatter(format="0,0.[00]")
-    low, high = (
-        np.maximum(found.ratios - found.errors, 0.1 * found.ratios),
-        found.ratios + found.errors,
-    )
+    low = np.maximum(found.ratios - found.errors, 0.1 * found.ratios)
+    high = found.ratios + found.errors
     source = _source({"length": found.lengths, "ratio": found.ratios, "low": low, "high": high})
     figure.segment("length", "low", "length", "high", source=source, color=BLUE, width=2)
     figure.line("length", "ratio", source=source, color=BLUE, width=2)
@@ -313,16 +290,15 @@ def _draw_correlation(found: Correlation) -> Any:
     return figure
 
 
-def _draw_cells(name: str, cells: Cells) -> Any:
+def _draw_cells(name: str, cells: Mapping[str, Any]) -> Any:
     """Draw mean errors by hour or weekday."""
     figure = _figure(
         {name: "@label", "mean error": "@mean{0.[000]a}"},
-        x_range=cells.labels,
+        x_range=cells["label"],
         x_axis_label=name,
         y_axis_label="actual − predicted",
     )
-    low, high = cells.mean - cells.error, cells.mean + cells.error
-    source = _source({"label": cells.labels, "mean": cells.mean, "low": low, "high": high})
+    source = _source(cells)
     figure.vbar("label", 0.7, "mean", source=source, color=BLUE, alpha=0.6)
     figure.segment("label", "low", "label", "high", source=source, color=ORANGE, width=2)
     _rule(figure, "width", 0.0)
@@ -353,8 +329,7 @@ def _over_time(found: Course, label: str, hover: Mapping[str, str]) -> tuple[Any
     figure.xaxis.ticker.desired_num_ticks = 4
     if not found.dated:
         figure.xaxis.formatter = require("bokeh.models").NumeralTickFormatter(format="0,0")
-    columns = ("x", "actual", "low", "high", "predicted", "error")
-    return figure, _source({name: np.asarray(getattr(found, name), float) for name in columns})
+    return figure, _source(found.columns)
 
 
 def _source(columns: Mapping[str, Any]) -> Any:

@@ -287,7 +287,7 @@ def test_columns_that_give_the_target_away_are_named(tmp_path, capsys, target):
     assert fit(tmp_path / "d.parquet") == 0
     out = capsys.readouterr().out
     if target == "both":
-        said = "'one' and 'other' together explain 100 % of 'y'; if it is not known before the "
+        said = "'one' and 'other' together explain 100 % of 'y'; if they are not known before the "
         assert f"warning    {said}target, give --leave-out one,other" in out
     else:
         share = (

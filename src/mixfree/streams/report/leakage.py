@@ -45,41 +45,54 @@ def leakage_warnings(fit: StreamFit) -> Iterator[str]:
         right = compare(fit.row_loss, fit.model.learner.weights, rows, targets).correct
         found = _classifying(columns, targets > 0.0, right.astype(bool))
     else:
-        found = _constant_within(columns, np.unique(targets, return_inverse=True)[1])
+        found = _constant_within(columns, targets[:, None] == np.unique(targets))
     for part, names in found:
-        verb = "alone explains" if len(names) == 1 else "together explain"
-        share = f"{100 * part:.4g} % of {fit.encoder.target!r}"
+        verb, known = "alone explains", "it is"
+        if len(names) > 1:
+            verb, known = "together explain", "they are"
+        share = f"{verb} {100 * part:.4g} % of {fit.encoder.target!r}"
         if two:
-            verb, share = "alone classifies", f"{100 * part:.4g} % of the rows correctly"
+            share = f"alone classifies {100 * part:.4g} % of the rows correctly"
         yield (
-            f"{' and '.join(map(repr, names))} {verb} {share}; if it is not known before the "
-            f"target, give `exclude={names!r}`"
+            f"{' and '.join(map(repr, names))} {share}; if {known} not known before the target, "
+            f"give `exclude={names!r}`"
         )
 
 
 def _explaining(columns: dict[str, Array], targets: Array) -> Leaks:
     """Find columns, or pairs of columns, that explain the variance of a numeric target."""
-    target, found, single = _standardised(targets[:, None]), Leaks(), dict[str, Array]()
-    for name, part in columns.items():
-        each = _standardised(part)
-        weights = np.linalg.lstsq(each, target, rcond=1e-9)[0]
-        share = 1.0 - float(((target - each @ weights) ** 2).sum())
-        if share > SUSPICIOUS:
-            found.append((share, [name]))
-        elif part.shape[1] == 1 and each.any():
-            single[name] = each[:, 0]
-    if found or not single or len(single) > MAX_PAIRED:
+    shares = ((float(_shares(part, targets)), [name]) for name, part in columns.items())
+    found = [each for each in shares if each[0] > SUSPICIOUS]
+    names = [name for name, part in columns.items() if part.shape[1] == 1]
+    if found or not names or len(names) > MAX_PAIRED:
         return found
-    names, both = list(single), np.column_stack(list(single.values()))
-    with_target, together = (both.T @ target)[:, 0], both.T @ both
+    both = _standardised(np.hstack([columns[name] for name in names]))
+    with_target, together = both.T @ _standardised(targets), both.T @ both
     # Share explained by two columns, from their correlations with the target and each other.
     one, other = with_target[:, None], with_target[None, :]
     determinant = 1.0 - together**2
     with np.errstate(divide="ignore", invalid="ignore"):
-        shares = (one**2 + other**2 - 2.0 * one * other * together) / determinant
-    for i, j in np.argwhere(np.triu((determinant > 1e-9) & (shares > SUSPICIOUS), 1)):
-        found.append((min(float(shares[i, j]), 1.0), [names[i], names[j]]))
+        pairs = (one**2 + other**2 - 2.0 * one * other * together) / determinant
+    for i, j in np.argwhere(np.triu((determinant > 1e-9) & (pairs > SUSPICIOUS), 1)):
+        found.append((min(float(pairs[i, j]), 1.0), [names[i], names[j]]))
     return sorted(found, key=lambda pair: -pair[0])[:3]
+
+
+def _constant_within(columns: dict[str, Array], classes: Array) -> Leaks:
+    """Find columns with a single feature that hardly varies within a class."""
+    single = {name: part[:, 0] for name, part in columns.items() if part.shape[1] == 1}
+    if not single:
+        return []
+    shares = _shares(classes.astype(np.float64), np.column_stack([*single.values()])).tolist()
+    pairs = zip(shares, single, strict=True)
+    return [(share, [name]) for share, name in pairs if share > SUSPICIOUS]
+
+
+def _shares(rows: Array, targets: Array) -> Array:
+    """Return the share of the variance of each target that a linear model of the rows explains."""
+    rows, targets = _standardised(rows), _standardised(targets)
+    weights = np.linalg.lstsq(rows, targets, rcond=1e-9)[0]
+    return np.asarray((targets**2).sum(axis=0) - ((targets - rows @ weights) ** 2).sum(axis=0))
 
 
 def _standardised(values: Array) -> Array:
@@ -130,26 +143,10 @@ def _alone(part: Array, second: Array) -> tuple[Array, int]:
 def _by_threshold(values: Array, second: Array) -> Array:
     """Return the rows that the best threshold classifies correctly."""
     order = np.argsort(values, kind="stable")
-    below = np.concatenate([[0], np.cumsum(second[order])])
-    apart = np.concatenate([[True], values[order][1:] != values[order][:-1], [True]])
-    cuts = np.flatnonzero(apart)
-    # If the second class is above, its rows below and the first class's rows above are wrong.
-    wrong = below[cuts] + (len(values) - cuts) - (below[-1] - below[cuts])
-    if wrong.min() <= len(values) - wrong.max():
-        above = np.arange(len(values)) >= cuts[wrong.argmin()]
-    else:
-        above = np.arange(len(values)) < cuts[wrong.argmax()]
-    right = np.empty(len(values), bool)
-    right[order] = above == second[order]
-    return right
-
-
-def _constant_within(columns: dict[str, Array], which: Array) -> Leaks:
-    """Find columns with a single feature that hardly varies within a class."""
-    found, count = Leaks(), np.bincount(which)
-    for name, part in columns.items():
-        sums = np.bincount(which, _standardised(part)[:, 0])
-        share = float((sums**2 / count).sum())
-        if part.shape[1] == 1 and share > SUSPICIOUS:
-            found.append((share, [name]))
-    return found
+    edges = np.append(values[order], np.inf)
+    cuts = np.flatnonzero(np.diff(edges, prepend=-np.inf))  # where values differ
+    below = np.concatenate([[0], np.cumsum(np.where(second[order], -1, 1))])[cuts]
+    right = below + second.sum()  # rows if the second class is above the cut
+    if right.max() >= len(values) - right.min():
+        return np.asarray((values >= edges[cuts[right.argmax()]]) == second)
+    return np.asarray((values < edges[cuts[right.argmin()]]) == second)

@@ -22,6 +22,9 @@ from mixfree.cli.options import (
     print_json,
 )
 
+# Numbers of the JSON that are null for lack of a profile.
+UNKNOWN = ("scale", "resolved", "effective_sample_size", "variance_inflation", "along_path")
+
 
 def diagnose(
     data: Data,
@@ -52,12 +55,7 @@ def diagnose(
     from mixfree.linear.exact_learner import knows_intervals
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
     from mixfree.streams.report.correlation import NOTHING_TO_TELL
-    from mixfree.streams.report.facts import (
-        Facts,
-        check_something_learnt,
-        correlation_facts,
-        target_size,
-    )
+    from mixfree.streams.report.facts import Facts, check_something_learnt, target_size
 
     if plot is not None:
         from mixfree.base.figures import check_figures
@@ -85,8 +83,9 @@ def diagnose(
         figures = [str(path) for path in save(found.plot(), plot)]
     if as_json:
         about = {"target": target, "rows": {"read": fit.read, "used": fit.used}}
+        numbers = {**dict.fromkeys(UNKNOWN), "profile": []} if found is None else found.plain()
         words = {"findings": findings, "advice": [line.strip() for line in advice]}
-        print_json("diagnose", {**about, **correlation_facts(found), **words, "figures": figures})
+        print_json("diagnose", {**about, **numbers, **words, "figures": figures})
         return
     if found is not None:
         say(*found.bars(), "")

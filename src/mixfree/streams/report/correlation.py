@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -119,11 +119,20 @@ class Correlation:
         """Whether the inflation still rises at the longest blocks."""
         return not self.estimate.resolved
 
-    @property
-    def _next_row_only(self) -> bool:
-        """Whether only neighbours are correlated, which at most doubles the variance of sums."""
-        neighbours_only = float(self.ratios.max(initial=1.0)) <= 2.0 and self.inflation <= 2.0
-        return self.scale == 1 and neighbours_only and not self.rising
+    def plain(self) -> dict[str, Any]:
+        """Return all numbers by name."""
+        profile = zip(
+            self.lengths.tolist(), self.ratios.tolist(), self.errors.tolist(), strict=True
+        )
+        names = ("rows_per_block", "inflation", "std_error")
+        return {
+            "scale": self.scale,
+            "resolved": not self.rising,
+            "effective_sample_size": self.effective_sample_size,
+            "variance_inflation": self.inflation,
+            "along_path": self.along_path,
+            "profile": [dict(zip(names, each, strict=True)) for each in profile],
+        }
 
     def lines(self) -> Iterator[str]:
         """Yield the findings in words."""
@@ -153,7 +162,7 @@ class Correlation:
         else:
             yield "method: exact, the default, to which the order of the rows does not matter"
             yield "        or ladder, which keeps nothing of the stream and needs no settings"
-        if not self.correlated or self._next_row_only:
+        if not self.correlated:
             return
         window = self.lengths[-1] if self.rising else BLOCK_AT_HALF * self.scale
         levels = max(1, int(np.ceil(np.log2(window))))
@@ -183,7 +192,7 @@ class Correlation:
         axes.axhline(1.0, color="#777777", linewidth=1.0)
         right, low = ("axes fraction", "data"), ("data", "axes fraction")
         axes.annotate("independent rows", (1.0, 1.0), xycoords=right, ha="right", va="bottom")
-        if self.correlated and not self._next_row_only:
+        if self.correlated:
             axes.axvline(self.scale, **line_style(1))
             label = f"correlated over\n{self.scale:,} rows{' or more' if self.rising else ''}"
             room = self.scale**2 < self.lengths[0] * self.lengths[-1]  # on the right

@@ -17,7 +17,7 @@ from mixfree.streams.report.correlation import NOTHING_TO_TELL, Correlation
 from mixfree.streams.report.leakage import leakage_warnings
 from mixfree.streams.report.metrics import ROUNDING, Quality, exact_to_rounding, metrics, quality
 
-__all__ = ["Facts", "check_something_learnt", "correlation_facts", "target_size"]
+__all__ = ["Facts", "check_something_learnt", "target_size"]
 
 PER_FEATURE = 20  # rows per feature needed for useful predictions
 TREND = 0.5  # share of the target that a trend must explain to be mentioned
@@ -81,16 +81,19 @@ class Facts:
 
     @cached_property
     def drift(self) -> str | None:
-        """What forgetting old rows is for, if the best weights change over time."""
+        """What forgetting old rows is for, if the next rows are predicted much worse."""
         fit, learner = self.fit, self.fit.model.learner
         if fit.timeline.tested < FEW_TESTED or fit.plan.loss != "squared":
             return None
         inside, ahead = (self.metrics[name]["r2"] for name in ("in_sample", "test_then_train"))
-        if not (knows_intervals(learner) and learner.changed and ahead < inside - MUCH):
+        lasting = self.correlation is not None and self.correlation.rising
+        changes = knows_intervals(learner) and (learner.changed or lasting)
+        if not (changes and ahead < inside - MUCH):
             return None
         return (
-            f"the relation changes over time: R² is {inside:.2f} on rows that the model has seen, "
-            f"but was {ahead:.2f} on the next rows; `half_life='auto'` follows such changes"
+            f"the data changes over time: R² is {inside:.2f} on rows that the model has seen, "
+            f"but was {ahead:.2f} on the next rows; `half_life='auto'` forgets old rows and "
+            "follows such changes"
         )
 
     def plain(self, whole: bool = False) -> dict[str, Any]:
@@ -127,7 +130,7 @@ class Facts:
             },
             "metrics": self.metrics,
             "exact": self._exactness(),
-            "correlation": self.correlation and correlation_facts(self.correlation),
+            "correlation": self.correlation and self.correlation.plain(),
             "drift": self.drift,
             "notes": self.notes,
             "warnings": self.warnings,
@@ -226,7 +229,8 @@ class Facts:
         reasons = []
         if knows_intervals(fit.model.learner) and fit.model.learner.changed:
             reasons.append("later rows differ from earlier ones")
-        if features > CHUNK // PER_FEATURE:
+        independent = CHUNK / (self.correlation.inflation if self.correlation else 1.0)
+        if features * PER_FEATURE > independent:
             reasons.append(f"the first rows were too few for {features:,} features: `l2` helps")
         if reasons:
             why = ", or ".join(reasons)
@@ -285,31 +289,11 @@ def target_size(fit: StreamFit) -> float:
     return float(np.sqrt((fit.reservoir.targets**2).mean()))
 
 
-def correlation_facts(found: Correlation | None) -> dict[str, Any]:
-    """Return the correlation of a stream, with None for all values if unknown."""
-    if found is None:
-        names = ("scale", "resolved", "effective_sample_size", "variance_inflation", "along_path")
-        return {**dict.fromkeys(names), "profile": []}
-    return {
-        "scale": found.scale,
-        "resolved": not found.rising,
-        "effective_sample_size": found.effective_sample_size,
-        "variance_inflation": found.inflation,
-        "along_path": found.along_path,
-        "profile": [
-            {"rows_per_block": int(length), "inflation": float(ratio), "std_error": float(error)}
-            for length, ratio, error in zip(found.lengths, found.ratios, found.errors, strict=True)
-        ],
-    }
-
-
 def _remedy(fit: StreamFit) -> str:
     """Suggest what to try when the model is worse than a constant."""
     if not hasattr(fit.learner, "optimizer"):
         return "there may be too few rows for so many features; `l2` helps"
-    method, given = fit.learner.method, fit.plan.parameters.get("step_scale")
-    if method == "ladder":
+    if fit.learner.method == "ladder":
         return "more rows may help, or another `step_scale`"
-    if given is not None or method not in ("adagrad", "mag"):
-        return "try another `step_scale`, or `method='ladder'`"
-    return f"{method} needs `step_scale` to be about {target_size(fit):.3g}, the size of the target"
+    size = f"{target_size(fit):.3g}, the size of the target"
+    return f"try another `step_scale`, such as {size}, or `method='ladder'`"

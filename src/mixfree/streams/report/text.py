@@ -4,7 +4,6 @@ import csv
 import io
 import math
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -20,7 +19,6 @@ from mixfree.streams.report.metrics import Quality
 __all__ = ["HEADER", "compiles", "lines", "summary_of_fit", "write_weights"]
 
 HEADER = b"\nfeature,class,weight,std_error,t,p,low,high\n"  # the first line of a file, its mark
-RECENT = 3  # most changes of the half-life that are listed
 NAMED = 20  # most columns that are listed by name
 
 
@@ -36,11 +34,6 @@ def lines(facts: Facts) -> Iterator[str]:
     yield from _under("quality", (line for table in facts.quality for line in _aligned(table)))
     if facts.correlation is not None:
         yield from _under("stream", facts.correlation.lines())
-        if facts.correlation.lengths.size and facts.correlation.lengths[0] > 2:
-            yield (
-                f"           the shortest blocks have {facts.correlation.lengths[0]:,} rows; "
-                "`options={'block': 1}` measures shorter ones"
-            )
     yield from _under("note", facts.notes)
 
 
@@ -95,7 +88,7 @@ def _aligned(found: Quality) -> Iterator[str]:
 def _exactness(learner: ExactLearner) -> Iterator[str]:
     """Yield what an exact fit minimises."""
     if learner.forgetting is not None:
-        yield from _half_lives(learner.forgetting, learner.samples)
+        yield from _half_lives(learner.forgetting)
         return
     gap, ridge = learner.gap, learner.ridge
     if ridge:
@@ -115,25 +108,19 @@ def _exactness(learner: ExactLearner) -> Iterator[str]:
         )
 
 
-def _half_lives(forgetting: Forgetting, rows: int) -> Iterator[str]:
+def _half_lives(forgetting: Forgetting) -> Iterator[str]:
     """Yield the half-lives of the weights, and which predicted best when."""
     changes = forgetting.history
     if not changes:
         yield f"forgets old rows: a row counts half after {forgetting.half_life:,.0f} rows"
         return
-    yield f"forgets old rows: the half-life that predicts best is {_rows(forgetting.half_life)}"
     parts = sorted(forgetting.shares.items(), key=lambda part: -part[1])
     mixed = (f"{share:.0%} {_rows(life)}" for life, share in parts if share >= 0.005)
-    yield f"weights: a mixture of half-lives, {', '.join(mixed)}"
-    ends = [*(row for row, _ in changes[1:]), rows]
-    in_force: Counter[float] = Counter()
-    for (row, life), end in zip(changes, ends, strict=True):
-        in_force[life] += end - row
-    shares = (f"{_rows(life)} for {n / rows:.0%}" for life, n in in_force.most_common())
-    yield f"best half-life: {', '.join(shares)} of the rows"
+    yield f"forgets old rows: the half-life that predicts best is {_rows(forgetting.half_life)}"
+    yield f"the weights are a mixture of half-lives: {', '.join(mixed)}"
     if len(changes) > 1:
-        recent = (f"{_rows(life)} from row {row:,}" for row, life in changes[-RECENT:])
-        yield f"changed {len(changes) - 1:,} times, last: {', '.join(recent)}"
+        row, life = changes[-1]
+        yield f"the best one changed {len(changes) - 1:,} times, last at row {row:,}: {_rows(life)}"
 
 
 def _rows(half_life: float) -> str:

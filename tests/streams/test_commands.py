@@ -596,8 +596,7 @@ def test_one_row_predicted_ahead_explains_nothing(tmp_path, capsys):
     path = write(pa.table({"x": x, "y": y}), tmp_path / "d.parquet")
     assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
     out = capsys.readouterr().out
-    assert "test-then-train: too few rows (1 was predicted before it was learnt)" in out
-    assert "unknown" not in out
+    assert "test-then-train" not in out and "unknown" not in out
     assert "worse than the best constant" not in out
 
 

@@ -1,7 +1,7 @@
 """Metrics of a fit: R², RMSE, accuracy and others."""
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -63,29 +63,21 @@ def quality(fit: StreamFit, found: Mapping[str, Mapping[str, float]]) -> Iterato
         rows = f"all rows; MAE: {rows}"
     if isinstance(fit.model.learner, ExactLearner) and fit.model.learner.forgetting is not None:
         rows += ", by the final weights"
-    ahead = f"{tested:,} rows, each predicted before it was learnt"
     names = [name for name in NAMES if name in found["in_sample"]]
     if fit.plan.loss in ("squared", "logistic"):
         names.remove("loss")
-    tables = [
-        (f"in-sample: {rows}", "in_sample", "constant", "the best constant prediction"),
-        (
-            f"test-then-train: {ahead}",
-            "test_then_train",
-            "test_then_train_constant",
-            "the best constant of the rows before",
-        ),
-    ]
-    for caption, of_model, of_constant, constant in tables[: 1 + (tested > 1)]:
+    models = {"in_sample": "the model", "constant": "the best constant prediction"}
+    tables = [(f"in-sample: {rows}", models)]
+    if tested > 1:
+        constant = {"test_then_train_constant": "the best constant of the rows before"}
+        caption = f"test-then-train: {tested:,} rows, each predicted before it was learnt"
+        tables.append((caption, {"test_then_train": "the model"} | constant))
+    for caption, models in tables:
         table = [
-            [name, *(_number(found[what][each]) for each in names)]
-            for what, name in ((of_model, "the model"), (of_constant, constant))
+            [model, *(_number(found[what][name]) for name in names)]
+            for what, model in models.items()
         ]
         yield Quality(caption, [NAMES[name] for name in names], table)
-    if tested == 1:
-        yield Quality(
-            "test-then-train: too few rows (1 was predicted before it was learnt)", [], []
-        )
 
 
 def _number(value: float) -> str:
@@ -126,7 +118,7 @@ def _of_sample(fit: StreamFit, weights: Array | None) -> dict[str, float]:
         found = compare(loss, weights, rows, targets)
     mean = float(found.losses.mean())
     if fit.encoder.classes is not None:
-        return _classes(fit, mean, float(found.correct.mean()), _auc(found))
+        return _classes(fit, mean, float(found.correct.mean()), _by_score(found))
     error = found.actual - found.predicted
     absolute = float(np.abs(error).mean())
     if known := of_all_rows(fit, fit.model.learner.weights if weights is None else weights):
@@ -151,8 +143,8 @@ def _of_timeline(fit: StreamFit, prefix: str) -> dict[str, float]:
         if spread <= ROUNDING * mean_square:  # such as of one row
             spread = 0.0
         return _regression(of["squares"], of["absolute"], spread, of["loss"])
-    area = 0.5 if prefix else _area(*course.scores.astype(np.float64))
-    return _classes(fit, of["loss"], of["correct"], area)
+    scores = course.scores.sum(axis=1, keepdims=True) if prefix else course.scores
+    return _classes(fit, of["loss"], of["correct"], scores)
 
 
 def _regression(squares: float, absolute: float, spread: float, loss: float) -> dict[str, float]:
@@ -160,22 +152,16 @@ def _regression(squares: float, absolute: float, spread: float, loss: float) -> 
     return {"r2": explained, "rmse": squares**0.5, "mae": absolute, "loss": loss}
 
 
-def _classes(fit: StreamFit, loss: float, accuracy: float, auc: float) -> dict[str, float]:
-    two = len(fit.encoder.classes or ()) == 2
-    area = {"auc": auc} if two else {}
+def _classes(fit: StreamFit, loss: float, accuracy: float, scores: Any) -> dict[str, float]:
+    area = {"auc": _area(*scores)} if len(fit.encoder.classes or ()) == 2 else {}
     return {"log_loss": loss, "accuracy": accuracy, **area, "loss": loss}
 
 
-def _auc(found: Outcomes) -> float:
-    if not len(found.scores):
-        return float("nan")
-    _, place = np.unique(found.scores, return_inverse=True)
-    cells = int(place.max()) + 1
-    first, second = (
-        np.bincount(place[found.actual == label], minlength=cells).astype(np.float64)
-        for label in (0.0, 1.0)
-    )
-    return _area(first, second)
+def _by_score(found: Outcomes) -> list[Array]:
+    """Return the numbers of rows of both classes by score."""
+    values, place = np.unique(found.scores, return_inverse=True)
+    classes = (place[found.actual == label] for label in (0.0, 1.0) if len(values))
+    return [np.bincount(each, minlength=len(values)) for each in classes]
 
 
 def _area(first: Array, second: Array) -> float:
@@ -183,9 +169,10 @@ def _area(first: Array, second: Array) -> float:
 
     Examples
     --------
-    >>> _area(np.array([3.0, 1.0]), np.array([1.0, 3.0]))
+    >>> _area(np.array([3, 1]), np.array([1, 3]))
     0.75
     """
+    first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
     pairs = float(first.sum() * second.sum())
     below = np.cumsum(first) - first
     return float((second * (below + 0.5 * first)).sum()) / pairs if pairs else float("nan")

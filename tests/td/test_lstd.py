@@ -1,11 +1,35 @@
-"""Least-squares TD: against the exact fixed point, one row at a time, and bits."""
+"""Least-squares TD against the exact fixed point; the same bits however cut; sparse as dense."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import sparse
 
-from mixfree.td import RewardProcess
-from mixfree.td.lstd import LSTD
+from mixfree.td import RewardProcess, fixed_point, lstd
+from mixfree.td.lstd import LSTD, SparseLSTD
 from tests.helpers import assert_same_bits
+
+STATES = 40
+
+
+def walk(n, tilings=1, seed=0):
+    """A walk that sometimes ends or goes on elsewhere, with one or two features other than 0."""
+    rng = np.random.default_rng(seed)
+    states = np.cumsum(rng.integers(-2, 4, n + 1)) % STATES
+    features = np.eye(STATES)
+    if tilings == 2:
+        features = np.hstack([features, np.repeat(np.eye(STATES // 4), 4, axis=0)])
+    rewards = np.sin(states[:-1]) + rng.normal(size=n)
+    after = np.where(rng.random(n) < 0.02, (states[1:] + 7) % STATES, states[1:])
+    return features[states[:-1]], rewards, features[after], rng.random(n) < 0.02
+
+
+def learnt(kind, parts, pieces=(), **options):
+    found = kind(parts[0].shape[1], 0.9, **options)
+    for piece in np.split(np.arange(len(parts[1])), pieces):
+        found.add(*(part[piece] for part in parts))
+    return found
 
 
 def process(states=20, features=5, seed=0, gamma=0.9):
@@ -16,86 +40,71 @@ def process(states=20, features=5, seed=0, gamma=0.9):
     return RewardProcess(P, rng.normal(size=states), gamma, phi)
 
 
-def trajectory(rows=3000, size=4, seed=0):
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(rows + 1, size)) / size
-    return x[:-1], rng.normal(size=rows), x[1:], rng.random(rows) < 0.02
-
-
-def added(parts, pieces=1, **options):
-    lstd = LSTD(parts[0].shape[1], 0.9, **options)
-    for piece in zip(*(np.array_split(each, pieces) for each in parts), strict=True):
-        lstd.add(*piece)
-    return lstd
-
-
 def expected(known, size, gamma):
     """LSTD of every possible transition, with its probability as its weight."""
     here, there = np.nonzero(known.P)
     root = np.sqrt(known.stationary[here] * known.P[here, there])
-    lstd = LSTD(size, gamma)
+    found = LSTD(size, gamma)
     rows, ahead = (root[:, None] * known.features[states] for states in (here, there))
-    lstd.add(rows, root * known.r[here], ahead, np.zeros(here.size, dtype=bool))
-    return lstd
+    found.add(rows, root * known.r[here], ahead, np.zeros(here.size, dtype=bool))
+    return found
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.9, 0.999])
 def test_the_fixed_point_of_the_expected_transitions(gamma):
     known = process(gamma=gamma)
-    lstd = expected(known, 5, gamma)
-    np.testing.assert_allclose(lstd.theta, known.theta_star, rtol=0, atol=1e-8)
+    found = expected(known, 5, gamma)
+    np.testing.assert_allclose(found.theta, known.theta_star, rtol=0, atol=1e-8)
 
 
 def test_rare_states_and_dependent_features_give_the_shortest_fixed_point():
     P = np.array([[0.0, 1.0, 0.0], [1.0 - 1e-9, 0.0, 1e-9], [1.0, 0.0, 0.0]])
     phi = np.diag([0.5, 0.7, 0.3])
     known = RewardProcess(P, [1.0, -1.0, 5.0], 0.9, np.c_[phi, 0.5 * phi[:, 1]])
-    lstd = expected(known, 4, 0.9)
-    np.testing.assert_allclose(lstd.theta, known.theta_star, rtol=1e-7)
+    found = expected(known, 4, 0.9)
+    np.testing.assert_allclose(found.theta, known.theta_star, rtol=1e-7)
 
 
 def test_a_half_life_forgets():
-    x, _, ahead, end = trajectory(30_000)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30_001, 4)) / 4
+    x, ahead, end = x[:-1], x[1:], rng.random(30_000) < 0.02
     change = x - 0.9 * np.where(end[:, None], 0.0, ahead)
     old, new = np.array([1.0, 2.0, 3.0, 4.0]), np.array([-4.0, 0.0, 1.0, 2.0])
     rewards = np.where(np.arange(30_000) < 20_000, change @ old, change @ new)
     for half_life, wanted in ((500.0, new), (None, (2 * old + new) / 3)):
-        lstd = LSTD(4, 0.9, half_life=half_life)
-        lstd.add(x, rewards, ahead, end)
+        found = LSTD(4, 0.9, half_life=half_life)
+        found.add(x, rewards, ahead, end)
         # After 20 half-lives a millionth is left; the other case is only about right.
-        np.testing.assert_allclose(lstd.theta, wanted, atol=1e-4 if half_life else 0.3)
+        np.testing.assert_allclose(found.theta, wanted, atol=1e-4 if half_life else 0.3)
 
 
-@pytest.mark.parametrize("lam, half_life", [(0.0, None), (0.7, None), (0.7, 100.0)])
-def test_any_chunking_and_saving_at_any_row_gives_the_same_bits(lam, half_life):
-    parts = trajectory(70_000)
-    whole = added(parts, lam=lam, half_life=half_life)
-    for pieces in (3, 501):
-        assert_same_bits(added(parts, pieces, lam=lam, half_life=half_life).plain(), whole.plain())
-    for cut in (0, 100, 33_333):
-        lstd = LSTD(4, 0.9, lam=lam, half_life=half_life)
-        head = added([each[:cut] for each in parts], lam=lam, half_life=half_life)
-        lstd = lstd.restored(head.plain(), "lstd")
-        lstd.add(*(each[cut:] for each in parts))
-        assert_same_bits(lstd.plain(), whole.plain())
-
-
-def test_errors_hold_the_fixed_point_and_know_what_was_never_met():
-    known = process(gamma=0.95)
-    inside = []
-    for seed in range(30):
-        path = known.simulate(20_000, seed=seed)
-        lstd = LSTD(5, 0.95)
-        rows = known.features[path.states], known.features[path.next_states]
-        lstd.add(rows[0], path.rewards, rows[1], path.terminated)
-        error = np.abs(known.features @ (lstd.theta - known.theta_star))
-        half = [lstd.errors(row[None], 0.9)[0] for row in known.features]
-        inside.append(np.mean(error <= half))
-    # States share five features: of 30 streams about 150 intervals are independent.
-    assert 0.9 - 4 * np.sqrt(0.9 * 0.1 / 150) < np.mean(inside) < 0.97
-    lstd = LSTD(2, 0.9)
-    lstd.add(np.tile([[1.0, 0.0]], (500, 1)), np.arange(500.0), np.zeros((500, 2)), np.ones(500))
-    assert np.isfinite(lstd.errors([[1.0, 0.0], [0.0, 1.0]])).tolist() == [True, False]
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (LSTD, {}),
+        (LSTD, {"lam": 0.7}),
+        (LSTD, {"lam": 0.7, "half_life": 100.0}),
+        (SparseLSTD, {}),
+        (SparseLSTD, {"lam": 0.8}),
+    ],
+)
+def test_any_chunking_and_saving_at_any_row_gives_the_same_bits(kind, options):
+    parts = walk(6000)
+    whole = learnt(kind, parts, **options)
+    others = [learnt(kind, parts, (1, 7, 300, 301, *range(990, 6000, 77)), **options)]
+    for cut in (0, 100, 3333):
+        head = learnt(kind, [part[:cut] for part in parts], **options)
+        found = kind(STATES, 0.9, **options)
+        found.load_state_dict(head.state_dict())
+        found.add(*(part[cut:] for part in parts))
+        others.append(found)
+    for other in others:
+        np.testing.assert_array_equal(other.theta, whole.theta)
+        if "half_life" not in options:
+            np.testing.assert_array_equal(
+                other.errors(np.eye(STATES)), whole.errors(np.eye(STATES))
+            )
 
 
 @pytest.mark.parametrize(
@@ -109,12 +118,12 @@ def test_errors_hold_the_fixed_point_and_know_what_was_never_met():
     ],
 )
 def test_what_is_wrong_is_refused_and_nothing_has_changed(spoil, message):
-    parts = trajectory(50_000)
-    lstd = added(parts, lam=0.5)
-    before = lstd.copy()
+    parts = walk(5000)
+    found = learnt(LSTD, parts, lam=0.5)
+    before = found.copy()
     with pytest.raises(ValueError, match=message):
-        lstd.add(*spoil(*parts))
-    assert_same_bits(lstd.plain(), before.plain())
+        found.add(*spoil(*parts))
+    assert_same_bits(found.plain(), before.plain())
 
 
 @pytest.mark.parametrize(
@@ -123,3 +132,111 @@ def test_what_is_wrong_is_refused_and_nothing_has_changed(spoil, message):
 def test_wrong_options_are_named(options):
     with pytest.raises(ValueError, match=f"{next(iter(options))} must be"):
         LSTD(**{"size": 2, "gamma": 0.9, **options})
+
+
+@pytest.mark.parametrize("tilings", [1, 2])
+@pytest.mark.parametrize("options", [{}, {"lam": 0.8}, {"l2": 0.01}, {"lam": 1.0, "l2": 0.01}])
+def test_values_and_errors_are_those_of_dense_sums(options, tilings):
+    """Features of two tilings are dependent, which a plain factorisation does not survive."""
+    parts = walk(3000, tilings)
+    dense, found = LSTD(parts[0].shape[1], 0.9, **options), learnt(SparseLSTD, parts, **options)
+    dense._batches = replace(dense._batches, most=lstd.MAX_BATCHES)
+    dense.add(*parts)
+    if tilings == 1:
+        np.testing.assert_allclose(found.theta, dense.theta, rtol=1e-8, atol=1e-8)
+    rows = parts[0][:200]
+    np.testing.assert_allclose(rows @ found.theta, rows @ dense.theta, rtol=1e-8, atol=1e-8)
+    np.testing.assert_array_equal(found.batches_met(rows), dense.batches_met(rows))
+    np.testing.assert_allclose(found.errors(rows), dense.errors(rows), rtol=1e-6)
+    assert found.remark == dense.remark
+
+
+def test_sparse_rows_are_as_good_as_dense_ones(monkeypatch):
+    """Also with zeros that are stored, unsorted wide indices, and rows solved for in pieces."""
+    parts = walk(3000, 2)
+    dense = learnt(SparseLSTD, parts, lam=0.8)
+    rows = [sparse.csr_array(parts[i][:, ::-1].copy())[:, ::-1] for i in (0, 2)]
+    for each in rows:
+        each.indices, each.indptr = each.indices.astype(np.int64), each.indptr.astype(np.int64)
+    assert not rows[0].has_sorted_indices
+    found = learnt(SparseLSTD, [rows[0], parts[1], rows[1], *parts[3:]], lam=0.8)
+    np.testing.assert_array_equal(found.theta, dense.theta)
+    # With indices of 64 bits, the sums would take a third more memory.
+    assert {each.indices.dtype for each in found._all} == {np.dtype(np.int32)}
+    asked, queried = parts[0][:50].copy(), sparse.csr_array(parts[0][:50])
+    asked[7] = 0.0
+    queried.data[queried.indptr[7] : queried.indptr[8]] = 0.0
+    np.testing.assert_array_equal(found.batches_met(queried), dense.batches_met(asked))
+    np.testing.assert_array_equal(found.errors(queried), dense.errors(asked))
+    monkeypatch.setattr(fixed_point, "MAX_DENSE", 3 * asked.shape[1])
+    np.testing.assert_allclose(found.errors(queried), dense.errors(asked), rtol=1e-12)
+    asked[3, 3] = np.nan
+    for wrong, message in ((queried[:, 1:], "must have 50 columns"), (asked, "must be finite")):
+        with pytest.raises(ValueError, match=message):
+            found.errors(wrong)
+
+
+@pytest.mark.parametrize("kind", [SparseLSTD, LSTD])
+@pytest.mark.parametrize("cut", [64, 300])  # 64 transitions fill four batches: none is pending
+def test_a_trace_ends_between_calls_where_the_trajectory_goes_on_elsewhere(cut, kind):
+    parts = walk(600)
+    parts[2][cut - 1], parts[3][cut - 1] = parts[0][cut], False
+    going_on = learnt(kind, parts, (cut,), lam=0.9)
+    parts[2][cut - 1] = np.roll(parts[0][cut], 5)
+    broken = learnt(kind, parts, (cut,), lam=0.9)
+    np.testing.assert_array_equal(broken.theta, learnt(kind, parts, lam=0.9).theta)
+    assert np.abs(broken.theta - going_on.theta).max() > 1e-4
+
+
+@pytest.mark.parametrize("kind", [SparseLSTD, LSTD])
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["rows", "rewards", "next rows"])
+def test_values_whose_products_overflow_are_refused_before_they_are_stored(place, kind):
+    """Catches pending transitions that every later call refuses, or sums that become infinite."""
+    parts = walk(600)
+    found = learnt(kind, parts)
+    before = found.theta
+    few = [part[:3] for part in parts[:3]]
+    few[place] = 1e76 * few[place]
+    with pytest.raises(ValueError, match=r"(rows|rewards) must be finite and at most 1e\+75"):
+        found.add(*few, np.zeros(3, bool))
+    assert found.samples == 600
+    np.testing.assert_array_equal(found.theta, before)
+
+
+@pytest.mark.parametrize("limit", ["MAX_ENTRIES", "MAX_PRODUCTS"])
+def test_sums_that_fill_are_refused_and_nothing_has_changed(monkeypatch, limit):
+    parts = walk(1000)
+    found = learnt(SparseLSTD, [part[:700] for part in parts])
+    before = found.theta
+    with monkeypatch.context() as patched:
+        patched.setattr(lstd, limit, 1)
+        with pytest.raises(ValueError, match=r"products of features.*'ladder'"):
+            found.add(*(part[700:] for part in parts[:4]))
+    wrong = parts[0].copy()
+    wrong[3, 3] = np.nan
+    with pytest.raises(ValueError, match="rows must be finite"):
+        found.add(wrong, *parts[1:4])
+    assert found.samples == 700
+    np.testing.assert_array_equal(found.theta, before)
+
+
+def test_a_wrong_state_is_refused():
+    found = learnt(SparseLSTD, walk(500))
+    state = found.plain()
+    state["closed"][0]["indices"][0] = STATES + 7
+    with pytest.raises(ValueError, match="indices"):
+        found.restored(state, "lstd")
+
+
+@pytest.mark.parametrize("kind", [SparseLSTD, LSTD])
+def test_a_state_with_too_many_batches_and_a_wrong_level_are_refused(kind):
+    """Catches batches that are never joined because their number has passed the limit."""
+    found = learnt(kind, walk(500))
+    state, before = found.plain(), found.theta
+    state["closed"] = [state["closed"][0]] * 64
+    with pytest.raises(ValueError, match=r"must have fewer than \d+ batches, not 64"):
+        found.restored(state, "lstd")
+    np.testing.assert_array_equal(found.theta, before)
+    for level in (0.0, 1.0, 95):
+        with pytest.raises(ValueError, match=f"level must be between 0 and 1, not {level}"):
+            found.errors(np.eye(STATES), level)

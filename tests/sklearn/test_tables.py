@@ -111,6 +111,41 @@ def test_labels_come_back_as_they_were(labels):
     np.testing.assert_array_equal(other.coef_, model.coef_)
 
 
+def test_weights_and_losses_of_any_kind():
+    """Catches weights of other rows where targets are missing, and counts that are weighted."""
+    weight = np.random.default_rng(3).integers(1, 4, ROWS)
+    repeated = StreamRegressor().fit(TABLE.take(np.arange(ROWS).repeat(weight)), target="y")
+    weighted = StreamRegressor().fit(TABLE, None, weight, target="y")
+    parts = StreamRegressor().partial_fit(TABLE.slice(0, 300), target="y")
+    parts.partial_fit(TABLE.slice(300), None, np.ones(600), target="y")
+    unweighted = StreamRegressor(Huber()).fit(TABLE.to_reader(), target="y")
+    huber = StreamRegressor("huber").fit(TABLE, target="y")
+    plain = StreamRegressor().fit(TABLE, target="y")
+    for one, other in ((weighted, repeated), (parts, plain), (unweighted, huber)):
+        assert len(one._names) == len(other._names)  # which category is the reference may differ
+        np.testing.assert_allclose(one.predict(TABLE), other.predict(TABLE), rtol=1e-7)
+    loaded = StreamRegressor().load_state_dict(weighted.state_dict())
+    np.testing.assert_array_equal(loaded.predict(TABLE), weighted.predict(TABLE))
+    with pytest.raises(ValueError, match="sample_weight.shape"):
+        StreamRegressor().fit(TABLE, None, weight[1:], target="y")
+
+
+def test_weights_of_the_classes_of_a_column():
+    label = pa.array(np.where(np.array(TABLE["x"]) > 0.5, "high", "low"))
+    given = TABLE.append_column("label", label)
+    by_class = StreamClassifier(class_weight={"high": 3.0}).fit(given, target="label")
+    rows = np.where(np.array(label) == "high", 3.0, 1.0)
+    by_row = StreamClassifier().fit(given.drop_columns(["label"]), np.array(label), rows)
+    np.testing.assert_array_equal(by_class.coef_, by_row.coef_)
+    with pytest.raises(ValueError, match="class_weight='balanced' is for fit with y"):
+        StreamClassifier(class_weight="balanced").fit(given, target="label")
+
+
+def test_epochs_of_a_stream():
+    ladder = StreamRegressor(method="ladder", epochs=2).fit(SOURCES["reader"](TABLE), target="y")
+    assert ladder.n_samples_seen_ == 2 * (ROWS - 18)
+
+
 def test_batches_are_read_one_after_the_other():
     """Catches a stream that is collected first: of 60 MB, a few are in memory at a time."""
     made = []
@@ -143,8 +178,7 @@ def used_up():
         (lambda m: m.fit(TABLE, target="yy"), "X: there is no target column 'yy'; did you mean"),
         (lambda m: m.fit(used_up(), target="y"), "X has no rows: a reader or a query can be read"),
         (lambda m: m.fit(TABLE, np.zeros(ROWS), target="y"), "give y or target, not both"),
-        (lambda m: m.fit(TABLE, None, np.ones(ROWS), target="y"), "has no weights, one epoch"),
-        (lambda m: m.set_params(loss=Huber(0.5)).fit(TABLE, target="y"), "a loss given by its"),
+        (lambda m: m.set_params(epochs=2).fit(TABLE, target="y"), "`epochs=2` is for iterative"),
         (lambda m: m.fit(TABLE, target="sky"), "the target 'sky' is text"),
         (lambda m: m.fit(TABLE.slice(7, 1), target="y"), "target"),
     ],

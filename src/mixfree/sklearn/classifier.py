@@ -1,6 +1,7 @@
 """Linear classification of a stream."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,6 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of
-from mixfree.core.method import Method
 from mixfree.linear.classes import (
     distinct_labels,
     log_probabilities,
@@ -21,11 +21,11 @@ from mixfree.linear.classes import (
     targets_of,
 )
 from mixfree.linear.losses import Loss
-from mixfree.sklearn.estimator import StreamModel, check_weights
+from mixfree.sklearn.estimator import StreamModel
+from mixfree.sklearn.tables import RULE
 
-_RULE = "name all labels of the stream as classes, in fit or in the first call of partial_fit"
 
-
+@dataclass(repr=False, eq=False)
 class StreamClassifier(ClassifierMixin, StreamModel):
     """Logistic regression on rows in time order, multinomial for more than two classes.
 
@@ -51,42 +51,7 @@ class StreamClassifier(ClassifierMixin, StreamModel):
 
     _may_change = ("epochs", "class_weight")
 
-    def __init__(
-        self,
-        loss: str | Loss | None = None,
-        *,
-        class_weight: Mapping[Any, float] | str | None = None,
-        method: str | type[Method] = "auto",
-        memory: int | str | None = None,
-        draws: int | None = None,
-        half_life: float | str | None = None,
-        step_scale: float | None = None,
-        fit_intercept: bool = True,
-        l2: float | None = None,
-        radius: float | None = None,
-        scale: str | None = "auto",
-        epochs: int = 1,
-        output: str | None = None,
-        options: Mapping[str, Any] | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(
-            loss,
-            method=method,
-            memory=memory,
-            draws=draws,
-            half_life=half_life,
-            step_scale=step_scale,
-            fit_intercept=fit_intercept,
-            l2=l2,
-            radius=radius,
-            scale=scale,
-            epochs=epochs,
-            output=output,
-            options=options,
-            seed=seed,
-        )
-        self.class_weight = class_weight
+    class_weight: Mapping[Any, float] | str | None = field(default=None, kw_only=True)
 
     def fit(
         self,
@@ -102,15 +67,7 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         Instead of y, ``target`` names a column of X, as for :meth:`StreamRegressor.fit`. A stream
         that is read once needs ``classes``, all labels, unless its first 10,000 rows have all.
         """
-        if self._takes_table(X, y, sample_weight, target, first=True, epochs=self.epochs):
-            return self._learn_labels(X, y, target, classes, first=True)
-        X, y = self._check_data(X, y, reset=True)
-        classes = _check_classes(np.unique(distinct_labels(y)), "y")
-        learner = self._new_learner(self._loss(classes), X.dtype)
-        weights = self._weights(X, y, classes, sample_weight)
-        self._learn(learner, X, targets_of(y, classes), weights, self.epochs)
-        self.classes_ = classes
-        return self
+        return self._learn(X, y, sample_weight, target, first=True, whole=True, classes=classes)
 
     def partial_fit(
         self,
@@ -131,38 +88,9 @@ class StreamClassifier(ClassifierMixin, StreamModel):
             raise ValueError(
                 "classes must be given in the first call of partial_fit: all labels of the stream"
             )
-        known = self.classes_ if classes is None else np.unique(classes)
-        if not (first or classes is None or np.array_equal(self.classes_, known)):
+        if not (first or classes is None or np.array_equal(self.classes_, np.unique(classes))):
             raise ValueError(f"classes must be {self.classes_.tolist()} as before, not {classes!r}")
-        if not first:
-            self._warn_of_changes()
-        if self._takes_table(X, y, sample_weight, target, first):
-            return self._learn_labels(X, y, target, known, first)
-        X, y = self._check_data(X, y, reset=first)
-        targets = self._targets(y, known)
-        _check_classes(known, "classes")
-        if self.class_weight == "balanced":
-            raise ValueError(
-                "class_weight='balanced' is for fit, which sees all labels: give partial_fit the "
-                "weights by label, such as class_weight={label: weight}"
-            )
-        learner = self._new_learner(self._loss(known), X.dtype) if first else self._learner
-        self._learn(learner, X, targets, self._weights(X, y, known, sample_weight))
-        self.classes_ = known
-        return self
-
-    def _learn_labels(self, X: Any, y: Any, target: str | None, classes: Any, first: bool) -> Self:
-        """Learn from a table, with labels as their places among the classes."""
-        source = self._table_source(X, y, target, first)
-        if classes is None:
-            classes = source.labels() if y is None else distinct_labels(np.asarray(y))
-            check_classification_targets(classes)
-        known = np.unique(classes)
-        source.use_labels(_check_classes(known, "y" if target is None else repr(target)), _RULE)
-        self._loss(known)
-        self._learn_table(source, "logistic", first, known)
-        self.classes_ = known
-        return self
+        return self._learn(X, y, sample_weight, target, first=first, classes=classes)
 
     def to_sklearn(self) -> LogisticRegression:
         """Return scikit-learn's ``LogisticRegression`` with these weights, as other tools know it.
@@ -229,25 +157,15 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         plain = self.classes_.astype(np.int64) if kind.kind in "mM" else self.classes_
         return {**super().state_dict(), "classes": plain.tolist(), "kind": kind.str}
 
-    def load_state_dict(self, state: dict[str, Any]) -> Self:
-        """Restore the state of an estimator with the same parameters."""
-
-        def loss() -> Loss:
-            classes, kind = state["classes"], np.dtype(state["kind"])
-            if not isinstance(classes, list) or kind.kind not in "biufmMUSO":
-                raise ValueError("classes of the state must be a list of labels")
-            self.classes_ = np.array(classes, dtype=kind)
-            if self.classes_.ndim != 1 or len(set(self.classes_.tolist())) < max(len(classes), 2):
-                raise ValueError("classes of the state must be at least two different labels")
-            return self._loss(self.classes_)
-
-        return self._load(state, loss)
-
-    def _check_data(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
-        X, y = super()._check_data(X, y, reset)
-        if reset:  # later labels are looked up among the classes
-            check_classification_targets(distinct_labels(y))
-        return X, y
+    def _restored_classes(self, state: dict[str, Any]) -> Array:
+        classes, kind = state["classes"], np.dtype(state["kind"])
+        if not isinstance(classes, list) or kind.kind not in "biufmMUSO":
+            raise ValueError("classes of the state must be a list of labels")
+        found: Array = np.array(classes, dtype=kind)
+        if found.ndim != 1 or len(set(found.tolist())) < max(len(classes), 2):
+            raise ValueError("classes of the state must be at least two different labels")
+        self.classes_ = found
+        return found
 
     def merge(self, other: Self) -> Self:
         """Add the rows of another fit, as if they followed (exact method only)."""
@@ -258,33 +176,39 @@ class StreamClassifier(ClassifierMixin, StreamModel):
             )
         return super().merge(other)
 
-    def _weights(self, X: Any, y: Array, classes: Array, sample_weight: Any) -> Any:
-        """Multiply sample weights by class weights; None if neither is given."""
+    def _classes_of(self, labels: Callable[[], Array], given: Any) -> Array:
+        if given is None:
+            check_classification_targets(found := distinct_labels(labels()))
+        classes: Array = np.unique(found if given is None else given)
+        if len(classes) < 2:
+            raise ValueError(
+                f"{'y' if given is None else 'classes'} has only one class, {classes.tolist()}, "
+                "but at least two are needed"
+            )
+        return classes
+
+    def _class_weights(self, y: Array | None, classes: Array | None) -> Array | None:
         if self.class_weight is None:
-            return sample_weight
+            return None
         if isinstance(self.class_weight, str):
             check_one_of(self.class_weight, "class_weight", ("balanced",))
-        if sample_weight is not None:
-            sample_weight = check_weights(sample_weight, X, part=True)
-        by_class = compute_class_weight(self.class_weight, classes=classes, y=y)
-        weights = by_class[np.searchsorted(classes, y)]
-        return weights if sample_weight is None else weights * sample_weight
+            if y is None:
+                raise ValueError(
+                    "class_weight='balanced' is for fit with y, which has all labels: otherwise "
+                    "give the weights by label, such as class_weight={label: weight}"
+                )
+        weights: Array = compute_class_weight(
+            self.class_weight, classes=classes, y=classes if y is None else y
+        )
+        return weights
 
-    def _loss(self, classes: Array) -> Loss:
+    def _loss_of(self, classes: Any) -> Loss:
         if self.loss is not None:
             check_one_of(self.loss, "loss", ("logistic",))
         return loss_of(classes)
 
-    def _targets(self, y: Array, classes: Array | None = None) -> Array:
+    def _targets(self, y: Array, classes: Any) -> Array:
         try:
-            return targets_of(y, self.classes_ if classes is None else classes)
+            return targets_of(y, classes)
         except ValueError as error:
-            raise ValueError(f"{error}: {_RULE}") from None
-
-
-def _check_classes(classes: Array, origin: str) -> Array:
-    if len(classes) < 2:
-        raise ValueError(
-            f"{origin} has only one class, {classes.tolist()}, but at least two are needed"
-        )
-    return classes
+            raise ValueError(f"{error}: {RULE}") from None

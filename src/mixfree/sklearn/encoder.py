@@ -105,7 +105,8 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
     def _see(self, X: Any, fresh: bool) -> Self:
         """Update the state with all of the rows, or leave it unchanged if one is invalid."""
         check_one_of(self.missing, "missing", POLICIES)
-        source = TableSource(X, None if fresh else self.encoder_.target, y=0.0)
+        source = TableSource(X, None if fresh else self.encoder_.target)
+        source.use_targets(0.0)
         if fresh:
             names = source.schema.names[:-1]
             if set(names) <= set(matching(self.exclude, names)):

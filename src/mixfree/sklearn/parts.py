@@ -1,6 +1,7 @@
 """Fit the parts of a stream separately, also on other machines, and merge the fits."""
 
 from collections.abc import Iterable
+from itertools import groupby
 from typing import Any, TypeVar
 
 from sklearn.base import clone
@@ -60,17 +61,14 @@ def _fits(
     model: Model, parts: Iterable[Any], target: str | None, classes: Any
 ) -> Iterable[Model | None]:
     """Yield the fits of the parts in order; consecutive Dask parts are fitted in parallel."""
-    waiting = []
-    for part in parts:
-        if hasattr(part, "__dask_graph__"):
-            waiting.append(require("dask").delayed(_fitted)(model, part, target, classes))
-            continue
-        if waiting:
-            yield from require("dask").compute(*waiting)
-            waiting = []
-        yield _fitted(model, part, target, classes)
-    if waiting:
-        yield from require("dask").compute(*waiting)
+    for lazy, group in groupby(parts, lambda part: hasattr(part, "__dask_graph__")):
+        if lazy:
+            fitted = require("dask").delayed(_fitted)
+            yield from require("dask").compute(
+                *(fitted(model, part, target, classes) for part in group)
+            )
+        else:
+            yield from (_fitted(model, part, target, classes) for part in group)
 
 
 def _fitted(model: Model, part: Any, target: str | None, classes: Any) -> Model | None:

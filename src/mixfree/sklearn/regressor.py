@@ -1,5 +1,6 @@
 """Linear regression on a stream."""
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -50,26 +51,14 @@ class StreamRegressor(RegressorMixin, StreamModel):
         >>> model.encoder_.get_feature_names_out(), model.coef_.round(6)
         (array(['sky=rain'], dtype=object), array([3.]))
         """
-        if self._takes_table(X, y, sample_weight, target, first=True, epochs=self.epochs):
-            source = self._table_source(X, y, target, first=True)
-            return self._learn_table(source, self._loss_name(), first=True)
-        X, y = self._check_data(X, y, reset=True)
-        learner = self._new_learner(self._loss(), X.dtype)
-        return self._learn(learner, X, self._targets(y), sample_weight, self.epochs)
+        return self._learn(X, y, sample_weight, target, first=True, whole=True)
 
     def partial_fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | None = None
     ) -> Self:
         """Continue with the next rows, as if they had followed in one call of ``fit``."""
         first = not self.__sklearn_is_fitted__()
-        if not first:
-            self._warn_of_changes()
-        if self._takes_table(X, y, sample_weight, target, first):
-            source = self._table_source(X, y, target, first)
-            return self._learn_table(source, self._loss_name(), first)
-        X, y = self._check_data(X, y, reset=first)
-        learner = self._new_learner(self._loss(), X.dtype) if first else self._learner
-        return self._learn(learner, X, self._targets(y), sample_weight)
+        return self._learn(X, y, sample_weight, target, first=first)
 
     def predict(
         self, X: Any, interval: float | None = None, interval_of: str = "row"
@@ -135,19 +124,15 @@ class StreamRegressor(RegressorMixin, StreamModel):
         weights: Array = super().coef_[0]
         return weights
 
-    def load_state_dict(self, state: dict[str, Any]) -> Self:
-        """Restore the state of an estimator with the same parameters."""
-        return self._load(state, self._loss)
+    def _classes_of(self, labels: Callable[[], Array], given: Any) -> None:
+        return None
 
-    def _targets(self, y: Array) -> Array:
+    def _targets(self, y: Array, classes: Array | None) -> Array:
         return np.asarray(y, dtype=np.float64)
 
-    def _loss_name(self) -> str:
-        return check_one_of(self.loss or "squared", "loss", tuple(REGRESSIONS))
-
-    def _loss(self) -> Loss:
+    def _loss_of(self, classes: Array | None) -> Loss:
         if self.loss is None or isinstance(self.loss, str):
-            return REGRESSIONS[self._loss_name()]
+            return REGRESSIONS[check_one_of(self.loss or "squared", "loss", tuple(REGRESSIONS))]
         if getattr(self.loss, "outputs", None) != 1:
             raise ValueError(
                 f"loss must be one of {', '.join(REGRESSIONS)}, or an object with one output, "

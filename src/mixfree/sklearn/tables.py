@@ -1,9 +1,9 @@
-"""Tables and streams of batches of any library, read as ``mixfree fit`` reads files."""
+"""Tables and streams of batches of any library, learnt as ``mixfree fit`` learns files."""
 
 import copy
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -25,15 +25,19 @@ from mixfree.streams.read.source import Piece, Source, check_different
 from mixfree.streams.read.values import decoded
 
 __all__ = [
+    "RULE",
     "TableSource",
     "begin",
     "encoded",
     "is_table",
-    "learn",
+    "learnt",
     "merged",
     "needs_encoding",
     "read",
+    "row_weights",
 ]
+
+RULE = "name all labels of the stream as classes, in fit or in the first call of partial_fit"
 
 FRAMES = ("pandas", "polars", "pyarrow")  # packages whose tables scikit-learn takes as well
 
@@ -47,24 +51,28 @@ class TableSource(Source):
         A data frame, an Arrow table or reader, a query of DuckDB, a lazy frame of Polars, or
         anything else with ``__arrow_c_stream__``.
     target
-        Name of the target column; None for a name that no column has, if ``y`` is given.
-    y
-        The targets of the rows, or one for all, if they are not a column of X.
+        Name of the target column; None for a name that no column has.
     start
         Number of rows that came before.
     """
 
-    def __init__(self, X: Any, target: str | None, y: Any = None, start: int = 0) -> None:
+    def __init__(self, X: Any, target: str | None, start: int = 0) -> None:
         self.files, self.decimal_comma = [StreamFile("X", "arrow")], False
         self._names, self._ahead, self._pieces, self._once = [], [], iter(()), True
-        self._y, self._start = y, start
-        self._convert: Callable[[Any], Any] | None = None
+        self._y, self._start = None, start
+        self.use(None, None, None)
         self._batches = batches(X)
         self._looked = list(islice(self._batches, None if _in_memory(X) else 1))
         if not self._looked:
             raise ValueError("X has no rows: a reader or a query can be read only once")
-        names = self._looked[0].schema.names
+        self.schema = self._looked[0].schema
+        names = self.schema.names
         self.target = target or ("y" if "y" not in names else max(names, key=len) + " ")
+        check_different("X", names)
+
+    def use_targets(self, y: Any) -> None:
+        """Append a column of targets: one per row, or one for all."""
+        self._y = y
         self.schema = self._whole(self._looked[0], 0).schema
         check_different("X", self.schema.names)
 
@@ -82,32 +90,34 @@ class TableSource(Source):
         found: Array = different.to_numpy(zero_copy_only=False)
         return found
 
-    def use_labels(self, classes: Array, label: str) -> None:
-        """Replace labels by their places among the classes; ``label`` says what to do otherwise."""
-        pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
-        known = pyarrow.array(classes)
-
-        def places(values: Any) -> Any:
-            found = compute.index_in(values.cast(known.type), value_set=known)
-            if found.null_count > values.null_count:
-                new = values.filter(compute.and_(found.is_null(), values.is_valid())).unique()
-                raise ValueError(
-                    f"{self.target!r} has labels {new.to_pylist()}, which are not among the "
-                    f"classes {classes.tolist()}: {label}"
-                )
-            return found
-
-        self._convert = places
+    def use(self, weights: Array | None, classes: Array | None, by_class: Array | None) -> None:
+        """Give rows weights, and labels their places among the classes, with weights of these."""
+        self._weights, self._classes, self._by_class = weights, classes, by_class
 
     def _read(self, numbers: frozenset[str], threads: bool = True) -> Iterator[Piece]:
         start = 0
         for batch in chain(self._looked, self._batches):
-            whole = self._whole(batch, start)
-            if self._convert is not None:
-                place = whole.schema.get_field_index(self.target)
-                whole = whole.set_column(place, self.target, self._convert(whole.column(place)))
-            yield Piece("X", self._start + start, whole.select(self._names))
-            start += batch.num_rows
+            whole, end = self._whole(batch, start), start + batch.num_rows
+            weights = None if self._weights is None else self._weights[start:end]
+            if self._classes is not None:
+                at = whole.schema.get_field_index(self.target)
+                places = self._places(whole.column(at), self._classes)
+                whole = whole.set_column(at, self.target, places)
+                weights = row_weights(places.fill_null(0).to_numpy(), weights, self._by_class)
+            yield Piece("X", self._start + start, whole.select(self._names), weights)
+            start = end
+
+    def _places(self, values: Any, classes: Array) -> Any:
+        """Return the places of labels among the classes."""
+        compute, known = require("pyarrow.compute"), require("pyarrow").array(classes)
+        found = compute.index_in(values.cast(known.type), value_set=known)
+        if found.null_count > values.null_count:
+            new = values.filter(compute.and_(found.is_null(), values.is_valid())).unique()
+            raise ValueError(
+                f"{self.target!r} has labels {new.to_pylist()}, which are not among the classes "
+                f"{classes.tolist()}: {RULE}"
+            )
+        return found
 
     def _whole(self, batch: Any, start: int) -> Any:
         """Append the targets, if they were given."""
@@ -118,6 +128,16 @@ class TableSource(Source):
         names = [*batch.schema.names, self.target]
         columns = [*batch.columns, require("pyarrow").array(y)]
         return type(batch).from_arrays(columns, names=names)
+
+
+def row_weights(
+    targets: Array, sample_weight: Array | None, by_class: Array | None
+) -> Array | None:
+    """Multiply sample weights by those of the classes, at targets or places; None if neither."""
+    if by_class is None:
+        return sample_weight
+    weights: Array = by_class[np.maximum(targets, 0).astype(int)]
+    return weights if sample_weight is None else weights * sample_weight
 
 
 def batches(X: Any) -> Iterator[Any]:
@@ -134,8 +154,6 @@ def batches(X: Any) -> Iterator[Any]:
         parts = (pyarrow.table(frame) for frame in frames)
     elif type(X).__module__.startswith("pandas"):
         parts = iter([pyarrow.Table.from_pandas(X, preserve_index=False)])
-    elif isinstance(X, pyarrow.RecordBatch):
-        parts = iter([pyarrow.Table.from_batches([X])])
     elif hasattr(X, "__arrow_c_stream__") and not isinstance(X, pyarrow.Table):
         reader = pyarrow.RecordBatchReader.from_stream(X)
         parts = (pyarrow.Table.from_batches([batch]) for batch in reader)
@@ -190,34 +208,39 @@ def needs_encoding(X: Any) -> bool:
     )
 
 
-def begin(source: TableSource, plan: FitPlan, seed: int) -> StreamFit:
+def begin(source: TableSource, plan: FitPlan) -> StreamFit:
     """Return an untrained fit; fits of parts that begin with different rows can be merged."""
     fit = StreamFit.begin(source, plan)
     first = source.look(1)[0].batch.slice(0, 1).to_pylist()
-    fit.reservoir = Reservoir(seed=zlib.crc32(repr((seed, first)).encode()))
+    fit.reservoir = Reservoir(seed=zlib.crc32(repr((plan.parameters["seed"], first)).encode()))
     fit.tests_first = False
     return fit
 
 
 def merged(fit: StreamFit, other: StreamFit) -> StreamFit:
     """Return the fit of both streams."""
-    after = copy.deepcopy(fit)
     if fit.reservoir.seed == other.reservoir.seed:
         raise ValueError("both fits begin with the same row: fit one of them with another seed")
+    after, other = copy.deepcopy((fit, other))
     after.merge(other)
     return after
 
 
-def learn(fit: StreamFit, source: TableSource) -> StreamFit:
+def learnt(fit: StreamFit, source: TableSource, epochs: int = 1) -> StreamFit:
     """Return the fit that has also learnt from a source; ``fit`` itself stays as it is."""
     after = copy.copy(fit)
     exact = isinstance(fit.learner, ExactLearner)
     after.learner = shallow(fit.learner) if exact else copy.deepcopy(fit.learner)
     for name in ("encoder", "reservoir", "timeline", "read_record"):
         setattr(after, name, copy.deepcopy(getattr(fit, name)))
-    for piece in source.pieces():
+    source.require_columns(fit.encoder.needs, "column")
+    source.open(fit.encoder.needs)
+    pieces = source.pieces() if epochs == 1 else [*source.pieces()] * epochs
+    for piece in pieces:
         after.learn(piece)
     after.end()
+    if not after.used:
+        raise ValueError(f"no row has a target {source.target!r}")
     return after
 
 

@@ -227,7 +227,7 @@ def _written(
             if not row_by_row:
                 raise
             for at in range(piece.batch.num_rows):  # the invalid row raises again
-                answer(Piece(piece.file, piece.start + at, piece.batch.slice(at, 1)))
+                answer(piece.slice(at, 1))
     if rows == 0:
         raise ValueError(f"{source.files[0]}: there are no rows")
     return Written(rows, empty, unknown - before)

@@ -39,19 +39,18 @@ KINDS: dict[str, type[Column]] = {
 
 
 class Encoded(NamedTuple):
-    """Rows to learn from: raw features, targets, and times if there is a column of dates.
+    """Rows to learn from: raw features, targets, weights, and times if there are dates.
 
-    ``entries`` has one array per column, and ``known`` tells which rows of the batch they are.
-    ``grows`` are rows from which on there are more raw features, and how many. ``new`` has the
-    places of raw features of new values, with the column of the data that they belong to and the
-    first row that has them.
+    ``entries`` has one array per column. ``grows`` are rows from which on there are more raw
+    features, and how many. ``new`` has the places of raw features of new values, with the column of
+    the data that they belong to and the first row that has them.
     """
 
     entries: list[Array]
     rows: Array
     targets: Array
+    weights: Array | None
     times: Array
-    known: Array
     grows: tuple[tuple[int, int], ...] = ()
     new: Mapping[int, tuple[int, int]] = {}
 
@@ -144,9 +143,9 @@ class Encoder:
         if full is not None:
             place, row = full
             if row:
-                yield from self.encode(_slice(piece, 0, row))
+                yield from self.encode(piece.slice(0, row))
             self._overflow(place)
-            yield from self.encode(_slice(piece, row, None))
+            yield from self.encode(piece.slice(row))
             return
         targets, known = self._targets(piece)
         if not known.all():
@@ -168,12 +167,13 @@ class Encoder:
             entries = [each[known] for each in entries]
             gaps = [None if gap is None else gap[known] for gap in gaps]
             targets, times = targets[known], times[known] if len(times) else times
+        weights = None if piece.weights is None else piece.weights[known]
         if self.fixed is not None:
-            yield Encoded(entries, self.features(entries, self.fixed), targets, times, known)
+            yield Encoded(entries, self.features(entries, self.fixed), targets, weights, times)
             return
         grows, new, width = self._grown(entries, gaps)
         rows = self._matrix(entries, gaps, width)
-        yield Encoded(entries, rows, targets, times, known, grows, new)
+        yield Encoded(entries, rows, targets, weights, times, grows, new)
 
     def see(self, piece: Piece) -> None:
         """Sum rows that no learner sums, such as those of a first look."""
@@ -602,11 +602,6 @@ def _gaps(piece: Piece, column: Column, entries: Array) -> Array | None:
         if infinite.any():
             raise ValueError(located(piece, int(infinite.argmax()), "is infinite", column.name))
     return gap
-
-
-def _slice(piece: Piece, begin: int, end: int | None) -> Piece:
-    length = None if end is None else end - begin
-    return Piece(piece.file, piece.start + begin, piece.batch.slice(begin, length))
 
 
 def _shown(text: Any) -> str:

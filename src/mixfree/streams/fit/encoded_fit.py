@@ -25,13 +25,10 @@ class EncodedFit:
         Encodes columns as raw features, or as features that the first rows have fixed.
     learner
         The linear model of them.
-    weighted
-        Whether rows had weights, so that the learner does not know the sums of the raw features.
     """
 
     encoder: Encoder
     learner: LinearLearner
-    weighted: bool = False
 
     @property
     def _growing(self) -> ExactLearner | None:
@@ -51,8 +48,12 @@ class EncodedFit:
 
     def _design(self, calendar: str) -> Design:
         """Return the features as far as rows have shown them."""
-        growing = None if self.weighted else self._growing
-        return self.encoder.design(calendar, None if growing is None else growing.column_sums())
+        return self.encoder.design(calendar, self._raw_sums())
+
+    def _raw_sums(self) -> Array:
+        """Return the sums of raw features: the learner's, but the encoder's if rows had weights."""
+        sums, growing = self.encoder.sums, self._growing
+        return sums if growing is None or sums.any() else growing.column_sums()
 
     def _best_calendar(self) -> str:
         r"""Return how hours and weekdays are expected to predict best, by Akaike's criterion.
@@ -90,9 +91,7 @@ class EncodedFit:
             self.learner = self.learner.mapped(change)
         return change
 
-    def _advance(
-        self, piece: Piece, rows: Array, targets: Array, weights: Array | None = None
-    ) -> None:
+    def _advance(self, piece: Piece, rows: Array, targets: Array, weights: Array | None) -> None:
         """Train the learner on rows of a batch."""
         try:
             self.learner.advance(rows, targets, weights)

@@ -8,6 +8,7 @@ import numpy as np
 
 from mixfree.base.extras import require
 from mixfree.base.terminal import literal
+from mixfree.linear.losses import Loss
 from mixfree.streams.columns.category import LONGEST, Category
 from mixfree.streams.columns.column import Boolean, Column, Number
 from mixfree.streams.columns.encoder import Encoder
@@ -50,7 +51,7 @@ class FirstLook:
     rows: int
     verdicts: Mapping[str, Verdict]
     target: Verdict
-    loss: str
+    loss: str | Loss
     encoder: Encoder
     notes: Sequence[str]
 
@@ -195,7 +196,7 @@ def _in_utf8(first: Sequence[Piece], judged: Any) -> Any:
 
 def _loss(
     values: Any, target: Verdict, plan: FitPlan, rows: int
-) -> tuple[str, list[str] | None, list[str]]:
+) -> tuple[str | Loss, list[str] | None, list[str]]:
     """Return the loss that suits the target, its classes, and remarks."""
     name, notes = plan.target, list[str]()
     column = target.column

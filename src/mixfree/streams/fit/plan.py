@@ -28,7 +28,8 @@ class FitPlan:
     target
         The column to predict.
     loss
-        ``"squared"``, ``"huber"``, ``"robust"`` or ``"logistic"``; None: by the target's values.
+        ``"squared"``, ``"huber"``, ``"robust"``, ``"poisson"``, ``"logistic"``, or a loss of
+        :mod:`mixfree.linear.losses`; None: by the target's values.
     features, exclude
         Columns to learn from (all but the target if empty), and columns to leave out; ``*`` and
         ``?`` in a name match any characters and any single character.
@@ -61,7 +62,7 @@ class FitPlan:
     """
 
     target: str
-    loss: str | None = None
+    loss: str | Loss | None = None
     features: Sequence[str] = ()
     exclude: Sequence[str] = ()
     categories: Sequence[str] = ()
@@ -81,7 +82,7 @@ class FitPlan:
         check_one_of(self.missing, "missing", POLICIES)
         check_one_of(self.time, "time", TIMES)
         check_whole(self.hash_columns, "hash_columns", least=0, most=MAX_HASHED)
-        if self.loss is not None:
+        if isinstance(self.loss, str):
             check_one_of(self.loss, "loss", (*REGRESSIONS, "logistic"))
         if self.classes:
             if len(set(self.classes)) < max(2, len(self.classes)):
@@ -117,7 +118,11 @@ class FitPlan:
 
     def row_loss(self, classes: Sequence[str] | None) -> Loss:
         """Return the loss of a row, for a target with these classes or without any."""
-        return REGRESSIONS[str(self.loss)] if classes is None else loss_of(np.array(classes))
+        if classes is not None:
+            return loss_of(np.array(classes))
+        return (
+            REGRESSIONS[self.loss or "squared"] if isinstance(self.loss, str | None) else self.loss
+        )
 
     def given(self) -> dict[str, Any]:
         """Return the settings other than the defaults, those of the learner among them.

@@ -196,7 +196,7 @@ class StreamFit(EncodedFit):
     def _parts(self, piece: Piece) -> Iterator[Piece]:
         step = max(FEW, CELLS // max(self.encoder.width, 1))
         for begin in range(0, piece.batch.num_rows, step):
-            yield Piece(piece.file, piece.start + begin, piece.batch.slice(begin, step))
+            yield piece.slice(begin, step)
 
     def _learn_part(self, piece: Piece) -> None:
         for found in self.encoder.encode(piece):
@@ -243,6 +243,8 @@ class StreamFit(EncodedFit):
             raise ValueError("only fits with `method='exact'` can be merged")
         if self.encoder.fixed is not None or other.encoder.fixed is not None:
             raise ValueError("only fits with `half_life=None` can be merged")
+        if self.encoder.sums.any() or other.encoder.sums.any():
+            self.encoder.sums, other.encoder.sums = self._raw_sums(), other._raw_sums()
         own, others = self.encoder.merge(other.encoder)
         self.learner = mine.mapped(own)
         self.learner.merge(theirs.mapped(others))
@@ -394,13 +396,16 @@ class StreamFit(EncodedFit):
         loss, course = self.row_loss, self.timeline
         self.encoder.learn(found, begin, end)
         rows, targets = found.rows[begin:end, : self.learner.columns], found.targets[begin:end]
+        weights = None if found.weights is None else found.weights[begin:end]
+        if self.encoder.fixed is None and (weights is not None or self.encoder.sums.any()):
+            self.encoder.sums = self._raw_sums() + rows.sum(axis=0)
         predicted = constant = chosen = None
         if course.predicts:
             chosen = course.chosen(end - begin)
             some = targets[chosen[0]]
             predicted = course.predict(loss, rows[chosen[0]], some)
             constant = compare_constant(loss, course.constant, some)
-        self._advance(piece, rows, targets)
+        self._advance(piece, rows, targets, weights)
         times = found.times[begin:end]
         course.add(actual_of(targets, loss), predicted, times, constant, chosen)
         self.reservoir.add(rows, targets)

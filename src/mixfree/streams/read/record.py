@@ -89,10 +89,10 @@ class ReadRecord:
         for piece in pieces:
             if left:
                 count = min(left, piece.batch.num_rows)
-                again.add(piece._replace(batch=piece.batch.slice(0, count)))
+                again.add(piece.slice(0, count))
                 left -= count
                 self._check_begins_with(again, finished=left == 0)
-                piece = Piece(piece.file, piece.start + count, piece.batch.slice(count))
+                piece = piece.slice(count)
             if piece.batch.num_rows:
                 yield piece
         if left:

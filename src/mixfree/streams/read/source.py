@@ -15,11 +15,18 @@ __all__ = ["Piece", "Source", "check_columns", "check_different"]
 
 
 class Piece(NamedTuple):
-    """A batch of rows, its file, and the index of its first row in that file."""
+    """A batch of rows, its file, the index of its first row in that file, and weights if any."""
 
     file: str
     start: int
     batch: Any
+    weights: Any = None
+
+    def slice(self, begin: int, length: int | None = None) -> "Piece":
+        """Return ``length`` rows from ``begin`` on, or all from there."""
+        end = None if length is None else begin + length
+        weights = None if self.weights is None else self.weights[begin:end]
+        return Piece(self.file, self.start + begin, self.batch.slice(begin, length), weights)
 
 
 class Source:
@@ -70,7 +77,7 @@ class Source:
             self._ahead.append(piece)
         seen, first = 0, []
         for piece in self._ahead:
-            first.append(piece._replace(batch=piece.batch.slice(0, rows - seen)))
+            first.append(piece.slice(0, rows - seen))
             seen += first[-1].batch.num_rows
         return first
 

@@ -1,0 +1,184 @@
+"""What the estimators know about a fit: weights, their intervals, and how correlated rows are."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import shown
+from mixfree.linear.exact.batch_means import Wald
+from mixfree.linear.exact_learner import ExactLearner
+from mixfree.linear.learner_for import LinearLearner
+from mixfree.linear.summary import Summary, summary_of
+from mixfree.steps import CorrelationScale, Profile
+from mixfree.steps.profile import BLOCK_AT_HALF, SUM_AT_HALF
+
+
+class Results(BaseEstimator):
+    """The part of an estimator that describes its fit."""
+
+    fit_intercept: bool
+
+    @property
+    @abstractmethod
+    def learner_(self) -> LinearLearner:
+        """The learner: an exact one, or one with an ``optimizer``."""
+
+    @property
+    @abstractmethod
+    def _names(self) -> list[str]:
+        """Names of the features."""
+
+    @property
+    def coef_(self) -> Array:
+        """One row of weights per class, a single row for two classes; a vector of a regressor."""
+        weights = self.learner_.weights
+        return weights[:, :-1] if self.fit_intercept else weights
+
+    @property
+    def intercept_(self) -> Array:
+        """One intercept per row of weights."""
+        weights = self.learner_.weights
+        return weights[:, -1] if self.fit_intercept else np.zeros(len(weights))
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Rows learnt from, over all epochs."""
+        return self.learner_.samples
+
+    @property
+    def profile_(self) -> Profile | None:
+        """Variance inflation of gradients by block length; None if the method has none."""
+        return self.learner_.profile()
+
+    @property
+    def correlation_scale_(self) -> CorrelationScale | None:
+        """Number of rows over which gradients stay correlated; None if the method has none.
+
+        Examples
+        --------
+        >>> from mixfree.sklearn import StreamRegressor
+        >>> rows = np.random.default_rng(0).standard_normal((4096, 2)).repeat(8, axis=0)
+        >>> found = StreamRegressor().fit(rows, rows[:, 0] ** 2).correlation_scale_
+        >>> 2 <= found.samples <= 8, found.resolved
+        (True, True)
+        """
+        profile = self.profile_
+        if profile is None:
+            return None
+        # Iterative methods profile differences of blocks, the exact method sums.
+        exact = isinstance(self.learner_, ExactLearner)
+        return profile.correlation_scale(SUM_AT_HALF if exact else BLOCK_AT_HALF)
+
+    @property
+    def optimality_gap_(self) -> float:
+        """95 % upper bound on the mean loss above that of the fit to all rows (exact method only).
+
+        0 for the squared loss, and for other losses while all rows fit in memory.
+        """
+        return self._exact("optimality_gap_").gap.upper
+
+    @property
+    def effective_rows_(self) -> float:
+        """Effective sample size: equivalent number of independent rows (exact method only)."""
+        return self._exact("effective_rows_").effective_rows
+
+    @property
+    def bse_(self) -> Array:
+        """Standard errors, like :attr:`coef_` with the intercept last (exact method only)."""
+        return self._like_coef(self._exact("bse_").bse)
+
+    @property
+    def pvalues_(self) -> Array:
+        """P-values of weights being 0, like :attr:`coef_` with the intercept last (exact only)."""
+        return self._like_coef(self._exact("pvalues_").p_values)
+
+    def conf_int(self, alpha: float = 0.05, anytime: bool = False) -> Array:
+        """Return intervals of the weights at level 1 − alpha by batch means (exact method only).
+
+        One row per feature, then the intercept; one such table per row of :attr:`coef_` if there
+        are several. The intervals allow for correlated rows. With ``anytime`` they may be looked at
+        after every chunk: with probability 1 − alpha all of them contain the weight, for streams
+        that are watched from about 1,000 rows on.
+        """
+        found = self._exact("conf_int").conf_int(alpha, anytime)
+        return found[0] if len(found) == 1 else found
+
+    def wald(self, names: Sequence[str | int] | str) -> Wald:
+        """Test that the weights of several features are all 0 (exact method only).
+
+        Parameters
+        ----------
+        names
+            Names of features, or their places; a name that ends in ``*`` stands for all that begin
+            so, such as ``"sky=*"``.
+
+        Examples
+        --------
+        >>> from mixfree.sklearn import StreamRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(4000, 3))
+        >>> model = StreamRegressor().fit(X, X[:, 0] + rng.normal(size=4000))
+        >>> bool(model.wald([0, 1]).p_value < 0.001), bool(model.wald(["x1", "x2"]).p_value > 0.05)
+        (True, True)
+        """
+        known, places = self._names, list[int]()
+        for name in [names] if isinstance(names, str) else names:
+            found = [
+                place
+                for place, each in enumerate(known)
+                if name in (place, each)
+                or (isinstance(name, str) and name[-1:] == "*" and each.startswith(name[:-1]))
+            ]
+            if not found:
+                raise ValueError(f"there is no feature {shown(name)}: {shown(known)}")
+            places += found
+        return self._exact("wald").wald(sorted(set(places)))
+
+    def summary(self, alpha: float = 0.05) -> Summary:
+        """Return the table of the fit: weights, standard errors, t, p and intervals.
+
+        Examples
+        --------
+        >>> from mixfree.sklearn import StreamRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(4000, 2))
+        >>> print(StreamRegressor().fit(X, X[:, 0] + rng.normal(size=4000)).summary())
+        rows            4,000
+        ...
+        """
+        labels = getattr(self, "classes_", ())
+        return summary_of(self._exact("summary"), self._names, labels, alpha=alpha)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """Show the table of an exact fit in a notebook, instead of the parameters."""
+        found: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        fitted = self.__sklearn_is_fitted__() and isinstance(self.learner_, ExactLearner)
+        if "text/html" in found and fitted:
+            found["text/html"] = self.summary()._repr_html_()
+        return found
+
+    def _repr_html_inner(self) -> str:
+        return self._repr_mimebundle_()["text/html"]
+
+    def _like_coef(self, found: Array) -> Array:
+        return found[0] if np.ndim(self.coef_) == 1 else found
+
+    def _exact(self, asked: str) -> ExactLearner:
+        learner = self.learner_
+        if not isinstance(learner, ExactLearner):
+            raise AttributeError(
+                f"{asked} needs method='exact', but this model was fitted by {learner.method!r}"
+            )
+        return learner
+
+    def _plain(self, kind: Any) -> Any:
+        """Return an estimator of scikit-learn with the weights of this one."""
+        kind.coef_, kind.intercept_ = np.array(self.coef_), np.array(self.intercept_)
+        kind.n_features_in_ = kind.coef_.shape[-1]
+        if hasattr(self, "feature_names_in_"):
+            kind.feature_names_in_ = np.array(self._names, dtype=object)
+        return kind

@@ -126,7 +126,7 @@ def test_weights_and_losses_of_any_kind():
         np.testing.assert_allclose(one.predict(TABLE), other.predict(TABLE), rtol=1e-7)
     loaded = StreamRegressor().load_state_dict(weighted.state_dict())
     np.testing.assert_array_equal(loaded.predict(TABLE), weighted.predict(TABLE))
-    with pytest.raises(ValueError, match="sample_weight.shape"):
+    with pytest.raises(ValueError, match=r"sample_weight\.shape"):
         StreamRegressor().fit(TABLE, None, weight[1:], target="y")
 
 

@@ -1,6 +1,6 @@
 """The figures of a report page: their content, and how Bokeh draws them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,6 @@ __all__ = [
     "Jump",
     "by_time",
     "course",
-    "cut",
     "effects",
     "figures",
     "shortened",
@@ -231,31 +230,33 @@ def _draw_error(found: Course) -> Any:
 
 def _draw_effects(found: Sequence[Line], unit: str) -> Any:
     """Draw effects with their intervals, the largest on top."""
-    names = _different([_drawn(each.feature) for each in found])
     has_ends = bool(found) and found[0].low == found[0].low
     ends = {"from": "@low{0.[0000]a}", "to": "@high{0.[0000]a}"} if has_ends else {}
     figure = _figure(
         {"feature": "@feature", "effect": "@weight{0.[0000]a}", **ends},
-        height=80 + 20 * len(names),
-        y_range=names[::-1],
+        height=80 + 20 * len(found),
         x_axis_label=f"change of {_drawn(unit)} per standard deviation",
     )
-    shown = [each._replace(feature=name) for name, each in zip(names, found, strict=True)]
+    # By place, since names may be the same once they are truncated.
+    names = {-place: _drawn(each.feature) for place, each in enumerate(found)}
+    figure.yaxis.ticker, figure.yaxis.major_label_overrides = [*names], names
     for hollow, colour in ((False, BLUE), (True, GREY)):
-        part = [each for each in shown if each.may_be_zero == hollow]
-        columns = ("feature", "weight", "low", "high")
-        source = _source({name: [getattr(each, name) for each in part] for name in columns})
+        part = {place: found[-place] for place in names if found[-place].may_be_zero == hollow}
+        columns: dict[str, Any] = {
+            name: [getattr(each, name) for each in part.values()]
+            for name in ("weight", "low", "high")
+        }
+        source = _source({"place": [*part], "feature": [names[each] for each in part], **columns})
         if has_ends:
-            ends = {"x0": "low", "x1": "high", "y0": "feature", "y1": "feature"}
-            figure.segment(**ends, source=source, color=colour, width=2)
+            figure.segment("low", "place", "high", "place", source=source, color=colour, width=2)
         style = {"line_color": colour, "fill_color": None if hollow else colour}
-        figure.scatter("weight", "feature", source=source, size=9, width=2, **style)
+        figure.scatter("weight", "place", source=source, size=9, width=2, **style)
     _rule(figure, "height", 0.0)
     return figure
 
 
 def _draw_correlation(found: Correlation) -> Any:
-    """Draw the correlation profile, titled with its verdict."""
+    """Draw the correlation profile."""
     models = require("bokeh.models")
     figure = _figure(
         {"rows per block": "@length{0,0}", "inflation": "@ratio{0.[00]a}"},
@@ -263,9 +264,7 @@ def _draw_correlation(found: Correlation) -> Any:
         y_axis_type="log",
         x_axis_label="rows per block",
         y_axis_label="variance inflation",
-        title=next(found.lines()).replace(": ", ":\n"),
     )
-    figure.title.text_font_size = "11px"
     for axis in figure.axis:
         axis.formatter = models.NumeralTickFormatter(format="0,0.[00]")
     low = np.maximum(found.ratios - found.errors, 0.1 * found.ratios)
@@ -348,27 +347,12 @@ def _drawn(text: str) -> str:
 
 
 def shortened(text: str, most: int = LONGEST) -> str:
-    """Return a text with unprintable characters escaped, truncated if it is long."""
-    return cut(literal(text), most)
-
-
-def cut(text: str, most: int) -> str:
-    """Truncate a text.
+    """Return a text with unprintable characters escaped, truncated if it is long.
 
     Examples
     --------
-    >>> cut("temperature", 8)
+    >>> shortened("temperature", 8)
     'tempera…'
     """
+    text = literal(text)
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def _different(names: Iterable[str]) -> list[str]:
-    """Number names that are the same, or were truncated to the same text."""
-    found: dict[str, None] = {}
-    for name in names:
-        number, one = 2, name
-        while one in found:
-            one, number = f"{name} ({number})", number + 1
-        found[one] = None
-    return list(found)

@@ -17,15 +17,7 @@ from mixfree.base.terminal import literal
 from mixfree.linear.summary import Line
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.report.facts import Facts
-from mixfree.streams.report.figures import (
-    LONGEST,
-    by_time,
-    course,
-    cut,
-    effects,
-    figures,
-    shortened,
-)
+from mixfree.streams.report.figures import LONGEST, by_time, course, effects, figures, shortened
 
 __all__ = ["MARK", "page", "write_page"]
 
@@ -45,8 +37,10 @@ def write_page(
         From a model file or just fitted.
     path
         The HTML file, written atomically.
-    words, command
-        See :func:`page`.
+    words
+        Rewrites sentences that name arguments, for example with flags of the command line.
+    command
+        Shell command that reproduces the model.
 
     Returns
     -------
@@ -72,25 +66,11 @@ def write_page(
 
 
 def page(fit: StreamFit, words: Words = str, command: str | None = None) -> str:
-    """Return the report as HTML, which needs no network.
-
-    Parameters
-    ----------
-    fit
-        From a model file or just fitted.
-    words
-        Rewrites sentences that name arguments, for example with flags of the command line.
-    command
-        Shell command that reproduces the model.
-    """
+    """Return the page of :func:`write_page`, which needs no network."""
     if not fit.used:
         raise ValueError("the fit has learnt from no rows: there is nothing to report")
     facts = Facts(fit)
-    shown: dict[str, Any] = {
-        "course": course(fit),
-        "effects": effects(facts),
-        "cells": by_time(fit),
-    }
+    shown: Any = {"course": course(fit), "effects": effects(facts), "cells": by_time(fit)}
     markup = require("markupsafe").Markup
     script, parts = require("bokeh.embed").components(figures(facts, **shown))
     resources = require("bokeh.resources").Resources(mode="inline", components=["bokeh"])
@@ -139,15 +119,13 @@ def _weight_row(each: Line) -> list[str]:
 
 
 def _columns(facts: Facts) -> list[list[str]]:
-    fit, classes = facts.fit, facts.fit.encoder.classes
-    kind, listed = ("target", "") if classes is None else ("target, classes", ", ".join(classes))
-    rows = [[fit.encoder.target, kind, cut(listed, 2 * LONGEST)]]
-    design = facts.fit.model.design
-    for column, (begin, end) in zip(fit.encoder.columns, design.ranges, strict=True):
-        names, count = cut(", ".join(design.features[begin:end]), 2 * LONGEST), end - begin
-        if count:
-            what = "1 feature" if count == 1 else f"{count} features: {names}"
-            rows.append([column.name, column.kind, what])
+    encoder, design = facts.fit.encoder, facts.fit.model.design
+    classes = encoder.classes or []
+    rows = [[encoder.target, "target, classes" if classes else "target", ", ".join(classes)]]
+    for column, (begin, end) in zip(encoder.columns, design.ranges, strict=True):
+        if (count := end - begin) > 0:
+            names = f"{count} features: {', '.join(design.features[begin:end])}"
+            rows.append([column.name, column.kind, names if count > 1 else "1 feature"])
     return rows + [[name, "left out", why] for name, why in facts.unused_columns.items()]
 
 

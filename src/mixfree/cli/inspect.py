@@ -85,7 +85,7 @@ def _weights(facts: "Facts", top: int) -> Iterator[str]:
     size = effect.max(axis=0)
     order = [*np.argsort(-size, kind="stable")[:top], *range(features, columns)]
     lines = [facts.weights[i * columns + k] for i in range(outputs) for k in order]
-    summary = summary_of_fit(facts.fit, lines)
+    summary = summary_of_fit(facts, lines)
     yield (
         f"weights    the {min(top, features)} of {features:,} with the largest effects per "
         "standard deviation, in the units of the data"

@@ -192,18 +192,16 @@ def _natural(name: str) -> tuple[list[str | int], str]:
 
 def _file(name: str, format: str | None) -> StreamFile:
     suffix, compression = _suffix(name)
-    kind = format or SUFFIXES.get(suffix, "")
-    found = StreamFile(name, kind, compression, tabs=suffix == ".tsv")
+    found = StreamFile(name, format or SUFFIXES.get(suffix, ""), compression, suffix == ".tsv")
     why = None
-    if not kind:
+    if not found.format:
         why = f"the format is unknown; give `format`, one of {', '.join(FORMATS)}"
         if not found.once:
             with open(name, "rb") as file:
-                what = not_text(file.read(16))
-            why = why if what is None else f"it is {what}"
-    elif kind == "parquet" and compression is not None:
+                why = f"it is {what}" if (what := not_text(file.read(16))) else why
+    elif found.format == "parquet" and compression is not None:
         why = "a compressed Parquet file cannot be read: decompress it first"
-    elif kind == "parquet" and found.once:
+    elif found.format == "parquet" and found.once:
         why = "Parquet cannot be read from a pipe: name a regular file instead"
     if why is not None:
         raise ValueError(f"{name}: {why}")

@@ -25,7 +25,7 @@ NOTHING_TO_TELL = (
 )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Correlation:
     """The correlation of the gradients of a stream.
 
@@ -69,8 +69,9 @@ class Correlation:
         Examples
         --------
         >>> profile = Profile(np.array([32, 64]), np.array([2.0, 4.0]), np.array([64, 32]))
-        >>> Correlation.of(profile, rows=2048)
-        <correlation of 2,048 rows: scale 7 or more, inflation 4, effective sample size 512>
+        >>> found = Correlation.of(profile, rows=2048)
+        >>> found.scale, found.inflation, found.effective_sample_size, found.rising
+        (7, 4.0, 512.0, True)
         """
         along_path = effective is None
         enough = profile.blocks >= MIN_BLOCKS
@@ -90,13 +91,6 @@ class Correlation:
             return None
         effective = learner.effective_rows if isinstance(learner, ExactLearner) else None
         return cls.of(profile, learner.samples, effective)
-
-    def __repr__(self) -> str:
-        more = " or more" if self.rising else ""
-        return (
-            f"<correlation of {self.rows:,} rows: scale {self.scale:,}{more}, inflation "
-            f"{self.inflation:.3g}, effective sample size {self.effective_sample_size:,.0f}>"
-        )
 
     @property
     def inflation(self) -> float:

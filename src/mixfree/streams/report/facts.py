@@ -9,7 +9,7 @@ import numpy as np
 import mixfree
 from mixfree.linear.exact_learner import ExactLearner, knows_intervals
 from mixfree.linear.summary import Line, lines_of
-from mixfree.streams.columns.column import Number
+from mixfree.streams.columns.column import Column, Number
 from mixfree.streams.columns.time import Time
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.fit.timeline import CHUNK
@@ -62,6 +62,12 @@ class Facts:
         """All weights per output with their intervals, the intercept last."""
         model = self.fit.model
         return lines_of(model.learner, model.features, self.fit.encoder.classes or ())
+
+    @cached_property
+    def used_columns(self) -> list[tuple[Column, range]]:
+        """Columns that have features, and the places of these."""
+        pairs = zip(self.fit.encoder.columns, self.fit.model.design.ranges, strict=True)
+        return [(column, range(*ends)) for column, ends in pairs if ends[0] < ends[1]]
 
     @cached_property
     def unused_columns(self) -> dict[str, str]:
@@ -118,11 +124,8 @@ class Facts:
             },
             "columns": {
                 "used": [
-                    {"name": column.name, "kind": column.kind, "features": end - begin}
-                    for column, (begin, end) in zip(
-                        encoder.columns, fit.model.design.ranges, strict=True
-                    )
-                    if end > begin
+                    {"name": column.name, "kind": column.kind, "features": len(places)}
+                    for column, places in self.used_columns
                 ],
                 "left_out": [
                     {"name": name, "reason": why} for name, why in self.unused_columns.items()
@@ -238,13 +241,11 @@ class Facts:
 
     def _codes(self) -> Iterator[str]:
         """Yield notes on numbers at the edge of a column, far from the others and frequent."""
-        fit, design = self.fit, self.fit.model.design
-        for column, (begin, end) in zip(fit.encoder.columns, design.ranges, strict=True):
-            if not (
-                type(column) is Number and end > begin and column.name == design.features[begin]
-            ):
+        model = self.fit.model
+        for column, places in self.used_columns:
+            if not (type(column) is Number and column.name == model.features[places[0]]):
                 continue
-            values = fit.model.rows[:, begin]
+            values = model.rows[:, places[0]]
             for edge in (values.min(), values.max()):
                 others = values[values != edge]
                 share = 1.0 - len(others) / len(values)

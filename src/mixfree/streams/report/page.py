@@ -119,13 +119,12 @@ def _weight_row(each: Line) -> list[str]:
 
 
 def _columns(facts: Facts) -> list[list[str]]:
-    encoder, design = facts.fit.encoder, facts.fit.model.design
-    classes = encoder.classes or []
-    rows = [[encoder.target, "target, classes" if classes else "target", ", ".join(classes)]]
-    for column, (begin, end) in zip(encoder.columns, design.ranges, strict=True):
-        if (count := end - begin) > 0:
-            names = f"{count} features: {', '.join(design.features[begin:end])}"
-            rows.append([column.name, column.kind, names if count > 1 else "1 feature"])
+    classes, features = facts.fit.encoder.classes or [], facts.fit.model.features
+    kind = "target, classes" if classes else "target"
+    rows = [[facts.fit.encoder.target, kind, ", ".join(classes)]]
+    for column, places in facts.used_columns:
+        names = f"{len(places)} features: {', '.join(features[place] for place in places)}"
+        rows.append([column.name, column.kind, names if len(places) > 1 else "1 feature"])
     return rows + [[name, "left out", why] for name, why in facts.unused_columns.items()]
 
 

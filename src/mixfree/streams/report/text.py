@@ -127,17 +127,16 @@ def _rows(half_life: float) -> str:
     return "never" if half_life == math.inf else f"{half_life:,.0f} rows"
 
 
-def summary_of_fit(fit: StreamFit, lines: Sequence[Line]) -> Summary:
+def summary_of_fit(facts: Facts, lines: Sequence[Line]) -> Summary:
     """Make the table of a fit with some of its weights, and a test of each column of the data."""
-    model = fit.model
+    fit, model = facts.fit, facts.fit.model
     shown = [line._replace(feature=literal(line.feature)) for line in lines]
     if not isinstance(model.learner, ExactLearner):
         return Summary({}, shown, {}, "", 0.95)
-    columns = zip(fit.encoder.columns, model.design.ranges, strict=False)
     groups = {
-        f"{literal(column.name)} as a whole": range(begin, end)
-        for column, (begin, end) in columns
-        if end - begin > 1
+        f"{literal(column.name)} as a whole": places
+        for column, places in facts.used_columns
+        if len(places) > 1
     }
     found = summary_of(model.learner, model.features, fit.encoder.classes or (), groups)
     return replace(found, lines=shown)

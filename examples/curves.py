@@ -1,11 +1,12 @@
 """Helpers of the examples: curves over the samples seen, their summaries, and reports."""
 
+import re
 import time
 from pathlib import Path
 
 import numpy as np
 
-from mixfree.base.figures import save
+from mixfree.base.figures import new_figure, save
 from mixfree.base.terminal import Table
 from mixfree.reproduce.engine.run import write_report
 
@@ -43,7 +44,7 @@ def finish(drawing, path, begun, xlabel, ylabel):
 
 
 def keep(script, title, found, head, seeds=(), digits=3):
-    """Write a table of the results to ``results/NAME``, for ``tools/publish.py``.
+    """Write a table of the results and its picture to ``results/NAME``, for ``tools/publish.py``.
 
     ``found`` has rows by name, or pairs of a name and a row; None is an empty cell.
     """
@@ -52,6 +53,27 @@ def keep(script, title, found, head, seeds=(), digits=3):
     path = Path(script)
     folder, command = Path("results") / path.stem.replace("_", "-"), f"python examples/{path.name}"
     write_report(folder, command, [Table(title, ["", *head], lines)], list(seeds))
+    print(f"table and picture: {_draw(lines, head, title, folder / 'table')}")
+
+
+def _draw(lines, head, title, path):
+    """Draw the first number of every cell as a dot: a line per row, a colour per column."""
+    drawing, axes = new_figure(width=7.0, height=1.2 + 0.4 * len(lines))
+    numbers = [[_number(cell) for cell in line[1:]] for line in lines]
+    for name, column in zip(head, zip(*numbers, strict=True), strict=True):
+        axes.plot(column, range(len(lines)), "o", label=name)
+    if np.nanmin(numbers) > 0.0 and np.nanmax(numbers) > 30.0 * np.nanmin(numbers):
+        axes.set_xscale("log")
+    axes.set_yticks(range(len(lines)), [line[0] for line in lines])
+    axes.invert_yaxis()
+    axes.set_title(title, loc="left", fontsize="small")
+    drawing.legend(loc="outside lower center", ncols=4, fontsize="small")
+    return save(drawing, path)[0]
+
+
+def _number(cell):
+    found = re.match(r"-?\d[\d.]*(e-?\d+)?", cell)
+    return float(found[0]) if found else np.nan
 
 
 def _cell(value, digits):

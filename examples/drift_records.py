@@ -1,4 +1,4 @@
-"""Forecasts of three drifting records: half-lives, their mixture, and common online methods.
+"""Which half-life forecasts drifting records best, and is a mixture as good?
 
 python examples/drift_records.py FOLDER
 

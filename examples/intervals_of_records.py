@@ -1,4 +1,4 @@
-"""Intervals of new rows on four records, predicted 50 rows at a time.
+"""Do 90 % intervals of new rows hold on four records, 50 rows at a time?
 
 python examples/intervals_of_records.py FOLDER
 

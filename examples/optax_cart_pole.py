@@ -1,4 +1,4 @@
-"""A value network that learns by TD from one CartPole trajectory in order.
+"""Does a value network learn from one CartPole trajectory in order as well as from shuffled rows?
 
 Pushes are random but sticky: the last one is repeated with probability 0.9, so that episodes differ
 and neighbouring transitions are similar.

@@ -1,4 +1,4 @@
-"""From a CSV file to an HTML report: hourly heating data of a building.
+"""What does a building's heat depend on? From a CSV file to an HTML report.
 
 The heat meter was replaced after a year, and the new one shows a fifth less.
 """

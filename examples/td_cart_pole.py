@@ -1,4 +1,4 @@
-"""CartPole with tile coding, compared with a long Monte Carlo estimate of the same policy."""
+"""Does TD with tile coding agree with Monte Carlo on the value of CartPole's start?"""
 
 import gymnasium
 import numpy as np

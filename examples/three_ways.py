@@ -1,4 +1,4 @@
-"""Three ways to learn from ordered data: error against mixing time.
+"""What does the order of rows cost, depending on what may be kept?
 
 The problem is a linear regression whose features are AR(1) processes. The slower they mix, the less
 a method learns that uses one row at a time. Sums over the whole stream do not depend on the order,

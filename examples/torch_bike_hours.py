@@ -1,4 +1,4 @@
-"""A small network on two years of bicycle rentals, hour by hour, in one pass.
+"""Does a memory help a small network on two years of bicycle rentals, hour by hour?
 
     python examples/torch_bike_hours.py hour.csv
 

@@ -1,4 +1,4 @@
-"""A small network on digits that arrive class by class, in runs of random length."""
+"""Does a small network remember digits that arrive class by class?"""
 
 import time
 

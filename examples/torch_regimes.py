@@ -1,4 +1,4 @@
-"""A linear model on a stream whose true weights jump: which method finds their mean?"""
+"""Which method finds the mean of weights that jump?"""
 
 import time
 

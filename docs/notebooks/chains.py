@@ -44,12 +44,23 @@ legend = axes.legend(ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0), fram
 
 # %%
 path = two_state(0.01).simulate(1_000_000, start=0, seed=0)
-for length in (1_000, 10_000, 100_000, 1_000_000):
-    print(f"{length:>9,} samples: {estimate_mixing_time(path[:length])}")
-
-# %%
 time = autocorrelation_time(path)
 print(f"autocorrelation time {time.value:.0f} ± {time.standard_error:.0f}; the chain's is 99")
+lengths = (1_000, 10_000, 100_000, 1_000_000)
+found = [estimate_mixing_time(path[:length]) for length in lengths]
+for length, each in zip(lengths, found, strict=True):
+    print(f"{length:>9,} samples: {each}")
+
+# %%
+figure, axes = plt.subplots(figsize=(7, 2.6))
+for length, each in zip(lengths, found, strict=True):
+    unbounded = each.upper > 1e4
+    axes.plot([length, length], [each.lower, 1e4 if unbounded else each.upper], "C0", linewidth=3)
+    axes.plot(length, 1e4 if unbounded else np.nan, "C0^", markersize=9)
+axes.axhline(35, color="black", linewidth=0.8)
+labels = axes.set(
+    xscale="log", yscale="log", xlabel="samples of the path", ylabel="mixing time (line: exact)"
+)
 
 # %% [markdown]
 # Next: [Markov chains](../chains.md), [the coverage of these

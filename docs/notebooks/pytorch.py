@@ -1,5 +1,5 @@
 # %% [markdown]
-# # A PyTorch loop that forgets, and one that does not
+# # Which PyTorch loop remembers the first classes?
 #
 # Digits arrive in runs of 100 of the same class. The same network learns from the same samples in
 # the same order by Adam, by Adam with a memory of 500 digits, and by the ladder with such a memory,

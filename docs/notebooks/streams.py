@@ -1,5 +1,5 @@
 # %% [markdown]
-# # A stream that cannot be shuffled
+# # What does a model forget if rows cannot be shuffled?
 #
 # Rows arrive in order, one chunk after another. This notebook compares scikit-learn's `partial_fit`
 # with that of mixfree. Install with `pip install '.[cli]'`.

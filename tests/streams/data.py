@@ -5,8 +5,27 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
+import pytest
+
+from mixfree.cli import main
+from mixfree.streams import FitPlan, Source, StreamFit, find_files
 
 ROWS = 3000
+
+
+def run(*arguments):
+    """Run a command; return its exit code."""
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, arguments)])
+    return ended.value.code
+
+
+def fitted(data, target, **plan):
+    """Fit a file, or a table with a place to write it to."""
+    source = Source(find_files([str(data) if not isinstance(data, tuple) else write(*data)]))
+    fit = StreamFit.begin(source, FitPlan(target, **plan))
+    fit.run(source.pieces())
+    return fit
 
 
 def table(rows=ROWS, seed=0):

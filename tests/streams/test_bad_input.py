@@ -11,9 +11,8 @@ import pyarrow as pa
 import pytest
 
 from mixfree.base import files
-from mixfree.cli import main
 from mixfree.streams import find_files
-from tests.streams.data import table, write
+from tests.streams.data import run, table, write
 
 GOOD = "a,b,y\n1,2,3\n4,5,7\n2,0,1\n"
 
@@ -37,12 +36,6 @@ CASES = {
     "two of a name": ("a,a,y\n1,2,3\n4,5,6\n", "2 columns are called 'a'"),
     "no features": ("y\n1\n2\n", "no column to learn from besides the target 'y'"),
 }
-
-
-def run(*arguments):
-    with pytest.raises(SystemExit) as ended:
-        main([*map(str, arguments)])
-    return ended.value.code
 
 
 @pytest.mark.parametrize(

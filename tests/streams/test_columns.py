@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mixfree.cli import main
 from mixfree.streams import FitPlan, Source, StreamFit, find_files, write_predictions
 from mixfree.streams.columns.column import Number
 from mixfree.streams.columns.encoder import Encoder
@@ -17,15 +16,9 @@ from mixfree.streams.fit import model_file
 from mixfree.streams.fit.look import first_look
 from mixfree.streams.read import dialect, formats
 from mixfree.streams.read.source import Piece
-from tests.streams.data import write
+from tests.streams.data import run, write
 
 ROWS = 1200
-
-
-def run(*arguments):
-    with pytest.raises(SystemExit) as ended:
-        main([*map(str, arguments)])
-    return ended.value.code
 
 
 def fit(path, *options, target="y", model="m"):

@@ -13,20 +13,13 @@ import pyarrow.parquet
 import pytest
 
 from mixfree.base import files
-from mixfree.cli import main
 from mixfree.sklearn import StreamRegressor
 from mixfree.steps import Profile
 from mixfree.streams import StreamFit
 from mixfree.streams.fit import model_file
 from mixfree.streams.predict import ENDINGS
 from mixfree.streams.report.correlation import Correlation
-from tests.streams.data import table, write
-
-
-def run(*arguments):
-    with pytest.raises(SystemExit) as ended:
-        main([*map(str, arguments)])
-    return ended.value.code
+from tests.streams.data import run, table, write
 
 
 def json_of(capsys, *arguments):

@@ -17,14 +17,13 @@ import pyarrow.parquet
 import pytest
 
 from mixfree.base.files import only_writer, replacing
-from mixfree.cli import main
 from mixfree.linear import Squared
 from mixfree.linear.learner_for import learner_for
 from mixfree.streams import FitPlan, Source, StreamFit, find_files
 from mixfree.streams.columns import dates
 from mixfree.streams.fit import model_file
 from mixfree.streams.read import formats as streams_formats
-from tests.streams.data import table, write
+from tests.streams.data import run, table, write
 
 CSV = "a,b,y\n" + "".join(
     f"{i % 7},{i % 5},{i % 7 + 2 * (i % 5) + 0.1 * (i % 3)}\n" for i in range(99)
@@ -32,12 +31,6 @@ CSV = "a,b,y\n" + "".join(
 
 
 POSIX = hasattr(os, "mkfifo")  # has links, pipes, devices and permissions
-
-
-def run(*arguments):
-    with pytest.raises(SystemExit) as ended:
-        main([*map(str, arguments)])
-    return ended.value.code
 
 
 def fit(*arguments):

@@ -2,19 +2,13 @@
 
 import pytest
 
-from mixfree.cli import main
+from tests.streams.data import run
 
 HEAD = "u,y\n"
 
 
 def rows(count, slope):
     return HEAD + "".join(f"{i % 7},{slope * (i % 7)}\n" for i in range(count))
-
-
-def run(*arguments):
-    with pytest.raises(SystemExit) as stopped:
-        main([str(argument) for argument in arguments])
-    return stopped.value.code
 
 
 @pytest.fixture

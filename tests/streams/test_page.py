@@ -18,7 +18,7 @@ from mixfree.streams.fit.timeline import CHUNK, MOST
 from mixfree.streams.report.facts import Facts
 from mixfree.streams.report.figures import course, effects
 from mixfree.streams.report.page import page
-from tests.streams.data import table, write
+from tests.streams.data import run, table, write
 
 SECTIONS = ("summary", "predicted", "loss", "weights", "correlation", "columns", "reproduce")
 EVIL = "</script><script>window.hacked=1</script><img src=x onerror=hacked=1>'\"&$$x$$"
@@ -132,12 +132,6 @@ def test_a_fit_that_was_stopped_has_a_page(tmp_path):
     fit = fitted(tmp_path, table(rows=5))
     fit.complete = False
     assert "The fit was stopped: the report covers the rows read so far." in Parsed(page(fit)).texts
-
-
-def run(*arguments):
-    with pytest.raises(SystemExit) as ended:
-        main(list(map(str, arguments)))
-    return ended.value.code
 
 
 def test_a_page_takes_the_place_of_a_page_only(tmp_path, capsys):

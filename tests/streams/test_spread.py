@@ -9,17 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mixfree.cli import main
 from mixfree.streams import FitPlan, Source, StreamFit, find_files
 from mixfree.streams.fit import spread
 from mixfree.streams.fit.spread import fit_part
-from tests.streams.data import table, write
-
-
-def run(*arguments):
-    with pytest.raises(SystemExit) as ended:
-        main([*map(str, arguments), "--target", "load", "-q"])
-    return ended.value.code
+from tests.streams.data import run, table, write
 
 
 @pytest.fixture(scope="module")

@@ -110,7 +110,7 @@ def test_wrong_options_are_named(wrong):
 
 def test_a_megabyte_is_as_long_for_the_squared_loss_as_for_kept_rows():
     """One of 2²⁰ bytes here and of 10⁶ there was the same text with two meanings."""
-    kept = {text: SquaredFit(3, memory=text)._sums.memory for text in ("32MB", "32 mb", "32MiB")}
+    kept = {text: SquaredFit(3, memory=text)._memory for text in ("32MB", "32 mb", "32MiB")}
     assert kept == {"32MB": 32 * 10**6, "32 mb": 32 * 10**6, "32MiB": 32 << 20}
     for text, size in kept.items():
         assert rows_of(text, 10, 1) == int(size / (8 * 14 * 1.125))

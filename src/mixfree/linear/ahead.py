@@ -102,8 +102,8 @@ class Ahead(State):
         return replace(found, filled=len(found.tests))
 
     def check(self, what: str) -> None:
-        """Check numbers of rows."""
-        if len(self.tests) > KEPT or min(self.rows, self.start, self.due) < 0:
+        """Only so many predictions are kept."""
+        if len(self.tests) > KEPT:
             raise ValueError(f"state of the {what} does not fit: {len(self.tests)} tests")
 
     @property

@@ -11,9 +11,9 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole, shown
 from mixfree.base.state import loading
 from mixfree.linear.ahead import WINDOWS, Ahead
-from mixfree.linear.exact.batch_means import Wald
+from mixfree.linear.exact.batch_means import BatchMeans, Wald
 from mixfree.linear.exact.blocks import PARTS
-from mixfree.linear.exact.drift import Forgetting
+from mixfree.linear.exact.forgetting import Forgetting
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.squared import SquaredFit
 from mixfree.linear.glm.fit import GlmFit
@@ -69,34 +69,22 @@ class ExactLearner:
         looks_ahead: bool = False,
     ) -> None:
         self.loss, self.dtype = loss, np.dtype(dtype)
-        self._fit: SquaredFit | GlmFit
-        if isinstance(loss, Squared):
-            if not isinstance(memory, str):
-                rows = check_whole(memory, "memory")
-                raise ValueError(
-                    f"`memory={rows}` keeps rows, and the exact fit with the squared loss needs "
-                    "none: leave it out, give bytes such as '32MB', or name a `method`"
-                )
-            self._fit = SquaredFit(
-                columns,
-                intercept=intercept,
-                l2=l2 or 0.0,
-                radius=radius,
-                half_life=half_life,
-                memory=memory,
+        self._fit: SquaredFit | Forgetting | GlmFit
+        common: dict[str, Any] = {"intercept": intercept, "radius": radius}
+        if not isinstance(loss, Squared):
+            if half_life is not None:
+                raise ValueError(f"half_life needs loss='squared', not {shown(loss)}")
+            self._fit = GlmFit(loss, columns, l2=l2, memory=memory, seed=seed, **common)
+        elif not isinstance(memory, str):
+            rows = check_whole(memory, "memory")
+            raise ValueError(
+                f"`memory={rows}` keeps rows, and the exact fit with the squared loss needs "
+                "none: leave it out, give bytes such as '32MB', or name a `method`"
             )
-        elif half_life is not None:
-            raise ValueError(f"half_life needs loss='squared', not {shown(loss)}")
+        elif half_life is None:
+            self._fit = SquaredFit(columns, l2=l2 or 0.0, memory=memory, **common)
         else:
-            self._fit = GlmFit(
-                loss,
-                columns,
-                intercept=intercept,
-                l2=l2,
-                radius=radius,
-                memory=memory,
-                seed=seed,
-            )
+            self._fit = Forgetting(columns, half_life, l2=l2 or 0.0, **common)
         self._ahead: Ahead | None = None
         if looks_ahead:
             renewals = PARTS if half_life is None else WINDOWS
@@ -115,7 +103,7 @@ class ExactLearner:
     def columns(self) -> int:
         """Number of features."""
         fit = self._fit
-        return fit.columns if isinstance(fit, SquaredFit) else fit.settings.columns
+        return fit.settings.columns if isinstance(fit, GlmFit) else fit.columns
 
     @property
     def method(self) -> str:
@@ -130,7 +118,18 @@ class ExactLearner:
     @property
     def forgetting(self) -> Forgetting | None:
         """Half-lives, their shares and their losses; None if nothing is forgotten."""
-        return getattr(self._fit, "forgetting", None)
+        return self._fit if isinstance(self._fit, Forgetting) else None
+
+    def _remembering(self, what: str) -> SquaredFit | GlmFit:
+        """Return the fit, which must forget nothing."""
+        if isinstance(self._fit, Forgetting):
+            raise ValueError(f"{what} half_life=None, with which no row is forgotten")
+        return self._fit
+
+    @property
+    def inference(self) -> BatchMeans:
+        """Intervals and the correlation profile of the fit."""
+        return self._remembering("intervals need").inference
 
     @property
     def half_life(self) -> float | None:
@@ -184,8 +183,8 @@ class ExactLearner:
         """Add the rows of another learner, as if they followed; ``other`` is unchanged."""
         if self.loss != other.loss:
             raise ValueError(f"cannot merge a fit with {other.loss!r} into one with {self.loss!r}")
-        fit: Any = self._fit.successor()
-        fit.merge(other._fit)
+        fit: Any = self._remembering("merge needs").successor()
+        fit.merge(other._remembering("merge needs"))
         ahead = None if self._ahead is None else self._ahead.successor()
         if ahead is not None and other._ahead is not None:
             ahead.merge(other._ahead)
@@ -246,12 +245,12 @@ class ExactLearner:
 
         Cheaper, since intervals are not prepared. None for other losses than the squared one.
         """
-        fit = self._fit
+        fit = self._remembering("weights of mapped columns need")
         return fit.solved([*map(ColumnMap, matrices)]) if isinstance(fit, SquaredFit) else None
 
     def column_sums(self) -> Array:
         """Return the sum of each column over all rows, which must have no weights."""
-        return self._fit.column_sums()
+        return self._remembering("sums of columns need").column_sums()
 
     def _mapped(self, change: ColumnMap) -> Self:
         if change.before != self.columns:
@@ -272,7 +271,7 @@ class ExactLearner:
     def mean_losses(self) -> tuple[float, float] | None:
         """Return the mean losses of the fit and of the best constant; None if not known."""
         fit = self._fit
-        return fit.mean_squares(fit.weights()) if isinstance(fit, SquaredFit) else fit.mean_losses()
+        return fit.mean_losses() if isinstance(fit, GlmFit) else self.mean_squares(fit.weights())
 
     @property
     def explained(self) -> float | None:
@@ -283,12 +282,12 @@ class ExactLearner:
     @property
     def trusted(self) -> bool:
         """Whether there are enough batches, and they are not correlated."""
-        return self._fit.inference.enough and not self._fit.inference.correlated
+        return self.inference.enough and not self.inference.correlated
 
     @property
     def assumed(self) -> str:
         """What the intervals assume, in words."""
-        return self._fit.inference.assumed
+        return self.inference.assumed
 
     @property
     def gap(self) -> Gap:
@@ -303,28 +302,28 @@ class ExactLearner:
     @property
     def bse(self) -> Array:
         """Standard errors of the weights, which allow for correlated rows."""
-        return self._fit.inference.bse
+        return self.inference.bse
 
     def conf_int(self, alpha: float = 0.05, anytime: bool = False) -> Array:
         """Return intervals at level 1 − alpha: per output, one row per weight, intercept last.
 
         With ``anytime``, all intervals of a growing stream hold together with that probability.
         """
-        return self._fit.inference.conf_int(alpha, anytime)
+        return self.inference.conf_int(alpha, anytime)
 
     @property
     def p_values(self) -> Array:
         """P-values of the weights being 0, which allow for correlated rows."""
-        return self._fit.inference.p_values
+        return self.inference.p_values
 
     def wald(self, places: Sequence[int]) -> Wald:
         """Test that the weights at ``places`` are all 0, in every output; the intercept is last."""
-        return self._fit.inference.wald(places)
+        return self.inference.wald(places)
 
     def mean_interval(self, rows: Any, level: float = 0.95) -> tuple[Array, Array]:
         """Return the ends of intervals of the predicted means, each shaped like predictions."""
         dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
-        inference = self._fit.inference
+        inference = self.inference
         half = inference.quantile(1.0 - level) * inference.mean_error(dense)
         middle = self.predict(dense)
         half = half.reshape(middle.shape)
@@ -333,21 +332,21 @@ class ExactLearner:
     @property
     def effective_rows(self) -> float:
         """Effective sample size; NaN for too few rows."""
-        return self._fit.inference.effective_rows
+        return self.inference.effective_rows
 
     def profile(self) -> Profile | None:
         """Return the variance inflation by block length; None with a half-life."""
-        return None if self.half_life is not None else self._fit.inference.profile
+        return None if self.half_life is not None else self.inference.profile
 
     @property
     def remark(self) -> str:
         """A sentence on why intervals cannot be trusted; empty if there is no known reason."""
-        return self._fit.inference.remark
+        return self.inference.remark
 
     @property
     def changed(self) -> bool:
         """Whether the later half of the rows differs from the earlier one by more than chance."""
-        return self._fit.inference.changed
+        return self.inference.changed
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""

@@ -7,9 +7,7 @@ import pytest
 from scipy import stats
 from scipy.signal import lfilter
 
-from mixfree.linear.exact.batches import Batches
-from mixfree.linear.exact.inference import Inference
-from mixfree.linear.exact.solve import solve
+from mixfree.linear.exact.squared import SquaredFit
 
 COLUMNS = 3
 
@@ -28,11 +26,9 @@ def stream(rng, rows, rho):
 
 
 def inferred(x, y, weights=None, intercept=True, **options):
-    batches = Batches(x.shape[1])
-    batches.add(x, y, weights)
-    total = batches.total
-    solution = solve(total, intercept=intercept, **options)
-    return Inference(batches, total, solution, intercept=intercept), solution
+    fit = SquaredFit(x.shape[1], intercept=intercept, **options)
+    fit.add(x, y, weights)
+    return fit.inference, fit.solution
 
 
 @pytest.mark.parametrize("rho, least", [(0.5, 0.95), (0.9, 0.93), (0.98, 0.91)])
@@ -138,17 +134,15 @@ def test_what_crosses_the_borders_of_batches_is_not_lost():
 def test_parts_that_are_merged_keep_the_profile_of_their_rows():
     """Catches a merge that drops windows which are not full: short parts then had no profile."""
     x, y, _ = stream(np.random.default_rng(4), 3000, 0.9)
-    whole, parts = Batches(x.shape[1]), [Batches(x.shape[1]) for _ in range(3)]
+    whole, *parts = (SquaredFit(x.shape[1]) for _ in range(4))
     whole.add(x, y)
     for part, at in zip(parts, range(0, 3000, 1000), strict=True):
         part.add(x[at : at + 1000], y[at : at + 1000])
     merged = parts[0]
     merged.merge(parts[1])
     merged.merge(parts[2])
-    assert sum(len(window.rows) for window in merged.kept) == 3000
-    found, expected = (
-        Inference(b, b.total, solve(b.total), intercept=True).profile for b in (merged, whole)
-    )
+    assert sum(map(len, merged.inference._windows)) == 3000
+    found, expected = merged.inference.profile, whole.inference.profile
     short = found.lengths <= 8  # blocks that three parts divide as one stream does
     np.testing.assert_allclose(found.ratios[short], expected.ratios[: short.sum()], rtol=1e-9)
     assert found.ratios.max() > 5.0

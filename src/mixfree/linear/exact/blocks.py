@@ -1,6 +1,7 @@
-"""Blocks of a stream that do not depend on how it is cut into chunks, and their sums."""
+"""Blocks of a stream that do not depend on how it is cut into chunks."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -8,9 +9,9 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import MAX_VALUE, MIN_VALUE, Array
 from mixfree.base.checks import check_values, check_whole
-from mixfree.base.state import State, shallow
+from mixfree.base.state import State
 from mixfree.linear.exact.mapping import ColumnMap
-from mixfree.linear.exact.sums import Sums, sums_of
+from mixfree.linear.exact.sums import Sums
 
 PARTS = 8  # the next block has at most 1/PARTS of the rows so far
 MAX_PRODUCT_VALUES = 1 << 19  # per matrix product: they stay in a cache
@@ -30,6 +31,51 @@ def block_rows(columns: int) -> int:
     return 1 << min(max(fit, 8, (columns - 1).bit_length()), 13)
 
 
+@dataclass(frozen=True, slots=True)
+class Chunk(State):
+    """Consecutive rows with their targets and weights."""
+
+    rows: Array
+    targets: Array
+    weights: Array
+
+    grows: ClassVar[tuple[str, ...]] = ("rows", "targets", "weights")
+
+    @classmethod
+    def nothing(cls, columns: int, targets: int, room: int = 0) -> Self:
+        """Return a chunk without rows, or with so many that hold anything."""
+        return cls(np.empty((room, columns)), np.empty((room, targets)), np.empty(room))
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def part(self, start: int, end: int) -> "Chunk":
+        """Return views of some rows."""
+        here = slice(start, end)
+        return Chunk(self.rows[here], self.targets[here], self.weights[here])
+
+    def write(self, start: int, rows: Array, targets: Array, weights: Array | float) -> None:
+        """Write rows in place."""
+        here = slice(start, start + len(rows))
+        self.rows[here], self.targets[here], self.weights[here] = rows, targets, weights
+
+    def followed(self, other: "Chunk") -> "Chunk":
+        """Return copies of both as one chunk."""
+        pairs = ((self.rows, other.rows), (self.targets, other.targets))
+        return Chunk(*map(np.concatenate, (*pairs, (self.weights, other.weights))))
+
+    def mapped(self, change: ColumnMap) -> "Chunk":
+        """Return copies of the same rows with mapped columns."""
+        return Chunk(change.rows(self.rows), self.targets.copy(), self.weights.copy())
+
+    def check(self, what: str) -> None:
+        """All rows have a target and a positive weight."""
+        if not len(self.rows) == len(self.targets) == len(self.weights):
+            raise ValueError(f"state of the {what} does not fit: its arrays differ in length")
+        if not (self.weights > 0.0).all():
+            raise ValueError(f"state of the {what} does not fit: each row needs a positive weight")
+
+
 class Blocks(State):
     """Cuts a stream into blocks whose borders depend only on the number of rows before them.
 
@@ -41,15 +87,10 @@ class Blocks(State):
         Numbers of features and targets per row.
     """
 
-    grows: ClassVar[tuple[str, ...]] = ("_rows", "_targets", "_weights")
-
     def __init__(self, columns: int, targets: int = 1) -> None:
         self.columns = check_whole(columns, "columns", least=0)
         self.targets = check_whole(targets, "targets")
-        self.filled = 0
-        self._rows = np.empty((0, self.columns))
-        self._targets = np.empty((0, self.targets))
-        self._weights = np.empty(0)
+        self._room, self.filled = Chunk.nothing(columns, targets), 0
 
     @property
     def pending(self) -> tuple[Array, Array, Array | None] | None:
@@ -59,12 +100,13 @@ class Blocks(State):
     @property
     def stored(self) -> tuple[Array, Array, Array | None]:
         """The pending rows, if any, with their targets and weights."""
-        return _block(self._rows, self._targets, self._weights, 0, self.filled)
+        room = self._room
+        return _block(room.rows, room.targets, room.weights, 0, self.filled)
 
     def column_sums(self, others: Sums) -> Array:
         """Return the weighted sum of each column over the pending rows and those of ``others``."""
-        pending = self._weights[: self.filled] @ self._rows[: self.filled]
-        return np.asarray(others.weight * others.mean[: self.columns] + pending)
+        kept = self._room.part(0, self.filled)
+        return np.asarray(others.weight * others.mean[: self.columns] + kept.weights @ kept.rows)
 
     def cut(
         self,
@@ -81,89 +123,53 @@ class Blocks(State):
         """
         x, y, w = check_rows(rows, targets, weights, self.columns, self.targets)
         start, filled, count = 0, self.filled, x.shape[0]
-        first = length() - filled
-        if first < 1:
-            raise ValueError(
-                f"state is damaged: {filled} rows are pending, which is a block or more"
-            )
-        if count >= first and filled:
-            self._keep(x[:first], y[:first], None if w is None else w[:first], filled)
-            take(*_block(self._rows, self._targets, self._weights, 0, filled + first))
+        first = max(length() - filled, 0)  # blocks may have become shorter with more columns
+        if filled and count >= first:
+            self._keep(x[:first], y[:first], None if w is None else w[:first])
+            waiting = self.stored
             # What the predecessor shows is not written over.
-            self._rows, self._targets = np.empty_like(self._rows), np.empty_like(self._targets)
-            self._weights = np.empty_like(self._weights)
-            start, filled = first, 0
-        while filled == 0 and count - start >= (rest := length()):
+            self._room, self.filled = Chunk.nothing(self.columns, self.targets, len(self._room)), 0
+            take(*waiting)
+            start = first
+        while not self.filled and count - start >= (rest := length()):
             end = start + rest * min((count - start) // rest, together)
             take(*_block(x, y, w, start, end))
             start = end
         tail = slice(start, None)
         check_values(rows=_dense(x[tail]), targets=y[tail])
-        self._keep(x[tail], y[tail], None if w is None else w[tail], filled)
-        self.filled = filled + count - start
-
-    def successor(self) -> Self:
-        """Return a copy that shares the pending rows; only one of the two may be continued."""
-        return shallow(self)
+        self._keep(x[tail], y[tail], None if w is None else w[tail])
 
     def mapped(self, change: ColumnMap) -> Self:
         """Return the same pending rows with mapped columns; both may be continued."""
-        state = self.plain() | {"rows": change.rows(self._rows[: self.filled])}
-        return type(self)(change.after, self.targets).restored(state, "blocks")
+        found = type(self)(change.after, self.targets)
+        found._room, found.filled = self._room.part(0, self.filled).mapped(change), self.filled
+        return found
 
-    def _keep(self, x: Any, y: Array, w: Array | None, place: int) -> None:
-        """Store rows after the first ``place`` pending rows."""
-        end = place + x.shape[0]
-        if end > len(self._rows):
-            room = max(end, 2 * len(self._rows))  # unwritten room takes no memory
-            self._rows = _longer(self._rows, room)
-            self._targets = _longer(self._targets, room)
-            self._weights = _longer(self._weights, room)
-        self._rows[place:end] = _dense(x)
-        self._targets[place:end] = y
-        self._weights[place:end] = 1.0 if w is None else w
+    def _keep(self, x: Any, y: Array, w: Array | None) -> None:
+        """Store rows after the pending rows, where the predecessor does not look."""
+        start, end = self.filled, self.filled + x.shape[0]
+        if end > len(self._room):
+            old = self._room.part(0, start)
+            most = max(end, 2 * len(self._room))  # unwritten room takes no memory
+            self._room = Chunk.nothing(self.columns, self.targets, most)
+            self._room.write(0, old.rows, old.targets, old.weights)
+        self._room.write(start, _dense(x), y, 1.0 if w is None else w)
+        self.filled = end
 
     def copy(self) -> Self:
         """Return an independent copy."""
         return self.restored(self.plain(), "blocks")
 
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """The arrays to save."""
-        return "_rows", "_targets", "_weights"
-
     def plain(self) -> dict[str, Any]:
         """Return copies of the pending rows, targets and weights."""
-        kept = slice(self.filled)
-        return {
-            "rows": self._rows[kept].copy(),
-            "targets": self._targets[kept].copy(),
-            "weights": self._weights[kept].copy(),
-        }
+        return self._room.part(0, self.filled).plain()
 
     def restored(self, plain: Any, what: str) -> Self:
         """Return the pending rows from which ``plain`` was made, after checking it."""
-        found = super().restored(plain, what)
-        found.filled = len(found._weights)
-        lengths = {len(found._rows), len(found._targets), found.filled}
-        if len(lengths) > 1 or not (found._weights > 0.0).all():
-            raise ValueError(f"state of the {what} does not fit: each row needs a positive weight")
+        found = type(self)(self.columns, self.targets)
+        found._room = found._room.restored(plain, what)
+        found.filled = len(found._room)
         return found
-
-
-def block_sums(
-    rows: Array, targets: Array, weights: Array | None, *, quick: bool
-) -> tuple[Sums, bool]:
-    """Return the sums of a block, and whether to try the quick way for the next block."""
-    if weights is not None:  # else quick sums show values that are too large
-        check_values(rows=rows, targets=targets)
-    sums = sums_of(rows, targets, weights, quick=True) if quick else None
-    if sums is not None:
-        return sums, True
-    check_values(rows=rows, targets=targets)
-    sums = sums_of(rows, targets, weights)
-    assert sums is not None
-    return sums, (sums.combined() if sums.weight.ndim else sums).near
 
 
 def check_rows(
@@ -234,9 +240,3 @@ def _block(
 
 def _dense(rows: Any) -> Array:
     return rows if isinstance(rows, np.ndarray) else rows.toarray()
-
-
-def _longer(array: Array, length: int) -> Array:
-    longer = np.empty((length, *array.shape[1:]))
-    longer[: len(array)] = array
-    return longer

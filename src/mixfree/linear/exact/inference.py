@@ -13,16 +13,17 @@ batches only, such as a text that occurs in one stretch, the spread of batches s
 variance of the errors takes its place.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.equal_batches import EqualBatches
 from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares, Level
-from mixfree.linear.exact.batches import Batches
+from mixfree.linear.exact.blocks import Chunk
 from mixfree.linear.exact.solve import Solution
-from mixfree.linear.exact.sums import Sums
-from mixfree.linear.exact.windows import Window
+from mixfree.linear.exact.sums import Sums, stacked
 
 MIN_VARYING = 5  # batches in which a column must vary for the spread of its scores to be known
 
@@ -32,38 +33,44 @@ class Inference(BatchMeans):
 
     Parameters
     ----------
-    batches
-        Sums of the stream.
+    batches, windows
+        Sums of the batches of a stream, and windows of its rows.
     sums, solution
-        Those of all rows: ``batches.total``, and the fit to it.
+        Sums of all rows, and the fit to them.
     intercept
         Whether the fit has an intercept.
 
     Examples
     --------
-    >>> from mixfree.linear.exact.solve import solve
+    >>> from mixfree.linear.exact.squared import SquaredFit
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(4000, 1))
-    >>> batches = Batches(1)
-    >>> batches.add(x, 2.0 * x[:, 0] + rng.normal(size=4000))
-    >>> inference = Inference(batches, batches.total, solve(batches.total))
-    >>> inference.conf_int().round(2)
+    >>> fit = SquaredFit(1)
+    >>> fit.add(x, 2.0 * x[:, 0] + rng.normal(size=4000))
+    >>> fit.inference.conf_int().round(2)
     array([[[ 1.97,  2.03],
             [-0.02,  0.05]]])
-    >>> inference.correlated
+    >>> fit.inference.correlated
     False
     """
 
     def __init__(
-        self, batches: Batches, sums: Sums, solution: Solution, *, intercept: bool = True
+        self,
+        batches: EqualBatches[Sums],
+        windows: Sequence[Chunk],
+        sums: Sums,
+        solution: Solution,
+        *,
+        intercept: bool = True,
     ) -> None:
-        self._split = batches.split if intercept else batches.split.about_zero()
+        split = stacked(batches.items) if len(batches) else stacked([batches.nothing])[:0]
+        self._split = split if intercept else split.about_zero()
         self._columns = len(sums.scatter)
         deviation = np.where(solution.deviation > 0.0, solution.deviation, 1.0)
         size, unit = np.split(deviation, [self._columns])
-        super().__init__(solution.weights, sums.rows, self._split.rows, size, unit)
+        super().__init__(solution.weights, sums.rows, batches.length, size, unit)
         self._solution, self._intercept = solution, intercept
-        self._windows = batches.kept
+        self._windows = windows
         self._sums = sums if intercept else sums.about_zero()
         self._constant = solution.deviation[: self._columns] == 0.0
         self._slopes = solution.weights[:, : self._columns] * size / unit[:, None]
@@ -199,7 +206,7 @@ class Inference(BatchMeans):
             squares.interrupt()
         return squares.levels
 
-    def _window_scores(self, window: Window) -> Array:
+    def _window_scores(self, window: Chunk) -> Array:
         """Return scores of single rows: rows × targets × (1 + columns)."""
         x = self._standardised(window.rows)
         y = (window.targets - self._sums.mean[self._columns :]) / self._unit

@@ -9,14 +9,19 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_bytes, check_not_negative, check_positive, check_whole
 from mixfree.base.state import State, shallow
-from mixfree.linear.exact.batches import Batches
-from mixfree.linear.exact.drift import Forgetting
+from mixfree.linear.exact.blocks import PARTS, Blocks, block_rows
 from mixfree.linear.exact.inference import Inference
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.solve import Solution, solve
-from mixfree.linear.exact.sums import Sums
+from mixfree.linear.exact.streamsums import StreamSums
+from mixfree.linear.exact.sums import Sums, sums_of
+from mixfree.linear.exact.windows import Windows
 
 ROUNDING = 1e-10  # relative size of an error that may be due to the rounding of its sums
+MIN_BLOCK = 1024  # rows of the first blocks, or 8 per column
+LONG_BLOCKS = 4  # blocks that are summed as one, once there are enough rows
+MAX_BLOCK_VALUES = 1 << 21  # values of such a long block: 16 MB
+WINDOWS_SHARE = 8  # the windows of rows take 1/WINDOWS_SHARE of the memory
 
 
 class SquaredFit(State):
@@ -29,8 +34,6 @@ class SquaredFit(State):
         varies by less than 1e-75 counts as constant.
     intercept, l2, radius
         As in :func:`mixfree.linear.exact.solve.solve`.
-    half_life
-        Number of rows after which a row counts half, or ``"auto"``; None never forgets.
     memory
         Bytes such as ``"32MB"``, for the sums and rows behind the intervals.
 
@@ -49,52 +52,62 @@ class SquaredFit(State):
         intercept: bool = True,
         l2: float = 0.0,
         radius: float | None = None,
-        half_life: float | str | None = None,
         memory: str = "32MB",
     ) -> None:
         self.l2, self.intercept = check_not_negative(l2, "l2"), bool(intercept)
         self.radius = None if radius is None else check_positive(radius, "radius")
         self.columns, self.samples = check_whole(columns, "columns", least=0), 0
-        self._sums: Batches | Forgetting
-        if half_life is None:
-            self._sums = Batches(self.columns, memory=int(check_bytes(memory, "memory")))
-        else:
-            self._sums = Forgetting(
-                self.columns,
-                half_life=half_life,
-                intercept=self.intercept,
-                l2=self.l2,
-                radius=self.radius,
-            )
+        self._memory, self._lengths = int(check_bytes(memory, "memory")), block_lengths(columns)
+        self._blocks = Blocks(columns)
+        self._sums = self._no_sums(columns)
+        self._windows = Windows(columns, 1, memory=self._memory // WINDOWS_SHARE)
         self._solution: Solution | None = None
         self._inference: Inference | None = None
 
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The attributes to save."""
+        return "samples", "_blocks", "_sums", "_windows"
+
     @property
-    def forgetting(self) -> Forgetting | None:
-        """The sums of several half-lives; None if nothing is forgotten."""
-        return self._sums if isinstance(self._sums, Forgetting) else None
+    def total(self) -> Sums:
+        """The sums of all rows."""
+        total, waiting = self._sums.total, self._blocks.pending
+        if waiting is None:
+            return total
+        return total.joined(sums_of(*waiting, quick=self._sums.near))
 
     @property
     def solution(self) -> Solution:
         """The fit to all rows so far."""
         if self._solution is None:
-            if isinstance(self._sums, Forgetting):
-                self._solution = self._sums.solution
-            else:
-                self._solution = self._fitted(self._sums.total)
+            self._solution = self._fitted(self.total)
         return self._solution
 
     @property
     def inference(self) -> Inference:
         """Intervals and the correlation profile of the fit."""
-        if isinstance(self._sums, Forgetting):
-            raise ValueError(
-                "intervals need half_life=None: they come from batches, which are not forgotten"
-            )
         if self._inference is None:
-            total = self._sums.total
-            self._inference = Inference(self._sums, total, self.solution, intercept=self.intercept)
+            # A short stream has batches as well, since all its rows are pending.
+            sums, windows = self._complete(self._sums.rows == 0)
+            self._inference = Inference(
+                sums.batches, windows.all, self.total, self.solution, intercept=self.intercept
+            )
         return self._inference
+
+    def _no_sums(self, columns: int) -> StreamSums:
+        """Return sums of no rows; not few rows per batch, since a batch has columns² sums."""
+        return StreamSums(columns, 1, max(self._lengths[0], 4 * columns), memory=self._memory)
+
+    def _complete(self, short: bool = False) -> tuple[StreamSums, Windows]:
+        """Return sums and windows with the pending rows; with short batches for these alone."""
+        sums, windows, waiting = self._sums.copy(), shallow(self._windows), self._blocks.pending
+        if waiting is not None:
+            if short:
+                sums = StreamSums(self.columns, 1, self._blocks.filled, memory=self._memory)
+            windows.take(sums.rows, *waiting)
+            sums.add(*waiting)
+        return sums, windows
 
     def weights(self) -> Array:
         """Return one row, in the units of the rows; an intercept is last."""
@@ -108,7 +121,7 @@ class SquaredFit(State):
     def mean_squares(self, weights: Array) -> tuple[float, float] | None:
         """Return the mean squared errors of any weights and of the targets' mean, over all rows.
 
-        None if rows are forgotten, or if rounding errors of the sums hide the error.
+        None if rounding errors of the sums hide the error.
 
         Examples
         --------
@@ -117,18 +130,14 @@ class SquaredFit(State):
         >>> fit.mean_squares(np.array([[1.0, 0.0]]))
         (3.0, 2.6666666666666665)
         """
-        return (
-            None if isinstance(self._sums, Forgetting) else self._errors(self._sums.total, weights)
-        )
+        return self._errors(self.total, weights)
 
     def solved(self, changes: Sequence[ColumnMap]) -> list[tuple[Array, float]]:
         """Return the weights of mapped columns and their mean squared error, per map.
 
         The error is 0 if rounding errors of the sums hide it.
         """
-        if isinstance(self._sums, Forgetting):
-            raise ValueError("solved needs half_life=None")
-        total, found = self._sums.total, []
+        total, found = self.total, []
         for sums in (total.mapped(change) for change in changes):
             weights = self._fitted(sums).weights
             errors = self._errors(sums, weights)
@@ -137,9 +146,7 @@ class SquaredFit(State):
 
     def column_sums(self) -> Array:
         """Return the sum of each column over all rows."""
-        if isinstance(self._sums, Forgetting):
-            raise ValueError("sums of columns need half_life=None")
-        return self._sums.column_sums()
+        return self._blocks.column_sums(self._sums.total)
 
     def _errors(self, sums: Sums, weights: Array) -> tuple[float, float] | None:
         with np.errstate(all="ignore"):  # a result that is not finite is unknown
@@ -156,7 +163,8 @@ class SquaredFit(State):
     def successor(self) -> Self:
         """Return a copy that shares all sums; only one of the two may be continued."""
         twin = shallow(self)
-        twin._sums = self._sums.successor()
+        twin._blocks, twin._sums = shallow(self._blocks), shallow(self._sums)
+        twin._windows = shallow(self._windows)
         return twin
 
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
@@ -167,37 +175,56 @@ class SquaredFit(State):
         ValueError
             If a shape is wrong, or a value is not finite or above 1e75; go on with the predecessor.
         """
-        self._sums.add(rows, targets, weights)
+        self._blocks.cut(rows, targets, weights, self._length, self._take)
         self.samples += np.shape(targets)[0]
-        self._forget_fit()
+        self._solution = self._inference = None
+
+    def _length(self) -> int:
+        """Return the rows of the next block: more on long streams, to join sums less often."""
+        least, most = self._lengths
+        return min(max(1 << (self._sums.rows // PARTS).bit_length() >> 1, least), most)
+
+    def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
+        self._windows.take(self._sums.rows, rows, targets, weights)
+        self._sums.add(rows, targets, weights)
 
     def merge(self, other: Self) -> None:
         """Add all rows of ``other``, as if they followed; ``other`` is unchanged."""
-        if isinstance(self._sums, Forgetting) or isinstance(other._sums, Forgetting):
-            raise ValueError(
-                "merge needs half_life=None, since it is not known which rows are older"
-            )
-        self._sums.merge(other._sums)
-        self.samples += other.samples
-        self._forget_fit()
+        if self.columns != other.columns:
+            raise ValueError(f"cannot merge {other.columns} columns into {self.columns} columns")
+        self._sums, self._windows = self._complete()
+        sums, windows = other._complete()
+        self._sums.merge(sums)
+        self._windows.merge(windows, self._sums.rows)
+        self._blocks, self.samples = Blocks(self.columns), self.samples + other.samples
+        self._solution = self._inference = None
 
     def mapped(self, change: ColumnMap) -> Self:
         """Return a fit to the same rows with mapped columns; both may be continued."""
         twin = shallow(self)
-        twin._sums, twin.columns = self._sums.mapped(change), change.after
-        twin._forget_fit()
+        twin.columns, twin._lengths = change.after, block_lengths(change.after)
+        twin._blocks, twin._sums = self._blocks.mapped(change), self._sums.mapped(change)
+        if not self._sums.rows:
+            twin._sums = twin._no_sums(change.after)
+        twin._windows = self._windows.mapped(change, self._memory // WINDOWS_SHARE)
+        twin._solution = twin._inference = None
         return twin
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """The attributes to save."""
-        return "samples", "_sums"
 
     def restored(self, plain: Any, what: str) -> Self:
         """Return the fit from which ``plain`` was made, after checking it."""
         found = super().restored(plain, what)
-        found._forget_fit()
+        found._solution = found._inference = None
         return found
 
-    def _forget_fit(self) -> None:
-        self._solution = self._inference = None
+
+def block_lengths(columns: int) -> tuple[int, int]:
+    """Return the rows of the first blocks, and of those of a long stream.
+
+    Examples
+    --------
+    >>> block_lengths(10), block_lengths(1000)
+    ((1024, 32768), (1024, 2048))
+    """
+    block, fit = block_rows(columns), MAX_BLOCK_VALUES // max(columns, 1)
+    first = min(max(MIN_BLOCK, 8 << columns.bit_length() >> 1), block)
+    return first, max(min(LONG_BLOCKS * block, 1 << fit.bit_length() >> 1), block)

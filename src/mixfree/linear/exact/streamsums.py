@@ -1,85 +1,129 @@
-"""Sums of products of rows and functions of predictions, in total and in equal batches."""
+"""The sums of a stream and of its batches of equal length, from whose spread intervals come."""
 
 from dataclasses import replace
 from typing import Self
 
-import numpy as np
-
 from mixfree.base.arithmetic import Array
 from mixfree.base.equal_batches import EqualBatches
 from mixfree.base.state import State, shallow
-from mixfree.linear.exact.batches import MIN_LENGTH, most_batches
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums, sums_of
 
+MIN_BATCHES, MAX_BATCHES = 16, 64  # at which neighbours are joined: as many as fit in memory
+MEMORY = 32_000_000  # bytes for the batches; there are MIN_BATCHES even if they need more
+
+
+def most_batches(columns: int, memory: int = MEMORY) -> int:
+    """Return the number of batches at which neighbours are joined: 64, 32 or 16.
+
+    Each takes 8·columns² bytes: 64 batches take 5 MB for 100 columns, 16 take 128 MB for 1,000.
+
+    Examples
+    --------
+    >>> most_batches(100), most_batches(300), most_batches(1000)
+    (64, 32, 16)
+    """
+    fit = memory // (8 * max(columns, 1) ** 2)
+    return MAX_BATCHES if fit >= MAX_BATCHES else max(1 << fit.bit_length() >> 1, MIN_BATCHES)
+
 
 class StreamSums(State):
-    """The sums of a stream and of each of its 32 to 64 batches, as in :class:`Batches`.
-
-    Here the targets are control variates, no rows are pending, and no windows are kept.
+    """The sums of a stream and of each of its 32 to 64 batches.
 
     Parameters
     ----------
-    columns, functions
-        Numbers of features and functions per row.
+    columns, targets
+        Numbers of features and targets per row. Their offsets cost no digits.
     expected
-        Least number of rows, which determines the initial length of batches.
+        Least number of rows, which determines the initial length of batches: about 1/64 of it.
+    memory
+        Bytes for the sums of the batches.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sums = StreamSums(1, 1, 1000)
+    >>> sums.add(np.arange(1000.0)[:, None], np.ones((1000, 1)), None)
+    >>> sums.batches.length, len(sums.batches), sums.total.rows
+    (16, 62, 1000)
     """
 
-    def __init__(self, columns: int, functions: int, expected: int = 0) -> None:
-        self.functions = functions
-        most, nothing = most_batches(columns), Sums.nothing(columns, functions)
-        length = max(1 << (expected // most).bit_length(), MIN_LENGTH)
+    def __init__(
+        self, columns: int, targets: int, expected: int = 0, *, memory: int = MEMORY
+    ) -> None:
+        self.targets, self._memory = targets, memory
+        most, nothing = most_batches(columns, memory), Sums.nothing(columns, targets)
+        length = 1 << (expected // most).bit_length()
         self.batches = EqualBatches(nothing, Sums.joined, most, length)
         self._before = nothing  # of all full batches
-        self._current = nothing  # of the batch being filled
-        self._quick = True
+        self.current = nothing  # of the batch being filled
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """The attributes to save."""
-        return "batches", "_before", "_current", "_quick"
+        return "batches", "_before", "current"
 
     @property
     def rows(self) -> int:
         """Rows seen."""
-        return self._before.rows + self._current.rows
+        return self._before.rows + self.current.rows
 
     @property
     def total(self) -> Sums:
         """The sums of all rows."""
-        return self._before.joined(self._current)
+        return self._before.joined(self.current)
 
-    def add(self, rows: Array, functions: Array, weights: Array | None) -> None:
-        """Add finite rows; ``functions`` has one row per function."""
-        targets, done = np.ascontiguousarray(functions.T), 0
+    @property
+    def near(self) -> bool:
+        """Whether sums about 0 would have been accurate for the last rows."""
+        if self.current.rows or not len(self.batches):
+            return self.current.near
+        return self.batches.items[-1].near
+
+    def add(self, rows: Array, targets: Array, weights: Array | None) -> None:
+        """Add rows in order, as contiguous matrices.
+
+        Raises
+        ------
+        ValueError
+            If a value is not finite or above 1e75 in size; go on with a copy.
+        """
+        done = 0
         while done < len(rows):
-            piece = slice(done, done + self.batches.length - self._current.rows)
-            factors = None if weights is None else weights[piece]
-            given = rows[piece], targets[piece], factors
-            found = sums_of(*given, quick=True) if self._quick else None
-            if found is None:
-                found = sums_of(*given)
-                assert found is not None
-                self._quick = found.near
-            self._current, done = self._current.joined(found), done + found.rows
-            if self._current.rows == self.batches.length:
-                self._before = self._before.joined(self._current)
-                self.batches = self.batches.added(self._current)
-                self._current = self.batches.nothing
+            length = self.batches.length - self.current.rows
+            count = 1 if self.current.rows else max((len(rows) - done) // length, 1)
+            piece = slice(done, done + count * length)
+            x, y, w = rows[piece], targets[piece], None if weights is None else weights[piece]
+            if count > 1:
+                x, y = (each.reshape(count, length, each.shape[1]) for each in (x, y))
+                w = None if w is None else w.reshape(count, length)
+            found = sums_of(x, y, w, quick=self.near)
+            if count > 1:
+                self._before = self._before.joined(found.combined())
+                self.batches = self.batches.added(*found)
+            else:
+                self.current = self.current.joined(found)
+            if self.current.rows == self.batches.length:
+                self._before = self._before.joined(self.current)
+                self.batches = self.batches.added(self.current)
+                self.current = self.batches.nothing
+            done = piece.stop
 
     def merge(self, other: Self) -> None:
         """Add all rows of ``other``, as if they followed; ``other`` is unchanged.
 
         Rows of unfinished batches count in the total, but belong to no batch.
         """
-        self._before = self.total.joined(other.total)
-        self.batches, self._current = self.batches.merged(other.batches), self.batches.nothing
+        self._before, one, two = self.total.joined(other.total), self.batches, other.batches
+        # The length of no batches is only a guess.
+        one = one if len(one) else replace(one, length=two.length)
+        two = two if len(two) else replace(two, length=one.length)
+        self.batches, self.current = one.merged(two), one.nothing
 
     def mapped(self, change: ColumnMap) -> Self:
         """Return the sums of the same rows for mapped columns."""
-        twin = type(self)(change.after, self.functions)
-        twin._before, twin._current = self._before.mapped(change), self._current.mapped(change)
+        twin = type(self)(change.after, self.targets, memory=self._memory)
+        twin._before, twin.current = self._before.mapped(change), self.current.mapped(change)
         mapped = (batch.mapped(change) for batch in self.batches.items)
         twin.batches = replace(twin.batches, length=self.batches.length).added(*mapped)
         return twin
@@ -90,5 +134,5 @@ class StreamSums(State):
 
     def check(self, what: str) -> None:
         """The batch being filled is not full."""
-        if not 0 <= self._current.rows < self.batches.length:
-            raise ValueError(f"state of the {what} does not fit: {self._current.rows} rows pending")
+        if self.current.rows >= self.batches.length:
+            raise ValueError(f"state of the {what} does not fit: {self.current.rows} rows pending")

@@ -7,13 +7,14 @@ from typing import Self
 import numpy as np
 
 from mixfree.base.arithmetic import MAX_VALUE, Array
+from mixfree.base.checks import check_values
 from mixfree.base.state import State
 from mixfree.linear.exact.mapping import ColumnMap
-from mixfree.linear.exact.products import Products
 
-MAX_OFFSET = 4.0  # (mean/deviation)² up to which sums about 0 lose less than three bits
-MAX_ROW_OFFSET = 64.0  # the same, for sums about a first row and six bits
+MAX_OFFSET = 16.0  # (mean/deviation)² up to which sums about another origin lose four bits
 MAX_STACKED_ROWS = 1024  # rows per block below which multiplying all blocks at once is faster
+PIECE_VALUES = 1 << 17  # values multiplied at a time, which stay in a cache: 1 MB
+MIN_PIECE_ROWS = 1024  # least rows multiplied at a time: with fewer, BLAS is slower
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ class Sums(State):
         )
 
     def check(self, what: str) -> None:
-        """Numbers of rows and their weights are not negative."""
-        if self.rows < 0 or (self.weight < 0.0).any():
+        """Weights are not negative."""
+        if (self.weight < 0.0).any():
             raise ValueError(f"state of the {what} does not fit: its weight is negative")
 
     @property
@@ -142,17 +143,21 @@ def stacked(parts: Sequence[Sums]) -> Sums:
 
 def sums_of(
     rows: Array, targets: Array, weights: Array | None = None, *, quick: bool = False
-) -> Sums | None:
-    """Sum rows of any offset, with positive weights; no size exceeds ``MAX_VALUE``.
+) -> Sums:
+    """Sum rows of any offset, with positive weights.
 
     Parameters
     ----------
     rows, targets, weights
         A matrix, a matrix and a vector; or several of each along a leading axis.
     quick
-        Take products about 0 and move them to the mean afterwards. That is accurate as long as no
-        mean is much larger than its column's deviation; the result is None otherwise, and if an
-        unweighted value may be too large or is not finite.
+        Try products about 0 first. They are accurate as long as no mean is much larger than its
+        column's deviation; otherwise products about the first row follow.
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite, or above ``MAX_VALUE`` in size.
 
     Examples
     --------
@@ -160,65 +165,43 @@ def sums_of(
     >>> sums.scatter, sums.cross
     (array([[2.]]), array([[2.]]))
     """
-    columns = rows.shape[-1]
-    if quick and rows.shape[-2] > columns:  # moving a few rows is faster than moving their products
-        return _products(rows, targets, weights, None, quick=True)
-    origin = np.concatenate([rows[..., 0, :], targets[..., 0, :]], axis=-1)
-    for _ in range(2):
-        x = rows - origin[..., None, :columns]
-        y = targets - origin[..., None, columns:]
-        sums = _products(x, y, weights, origin)
-        assert sums is not None
-        moved = sums.mean - origin
-        if (
-            rows.shape[-2] <= columns
-            or (moved**2 * sums.weight[..., None] <= MAX_ROW_OFFSET * sums.diagonal).all()
-        ):
-            break
-        origin = sums.mean  # the first row was far from the others
+    if quick:
+        if weights is not None:  # else the sums show values that are too large
+            check_values(rows=rows, targets=targets)
+        sums, accurate = _sums_about(None, rows, targets, weights)
+        if accurate:
+            return sums
+    check_values(rows=rows, targets=targets)
+    first = np.concatenate([rows[..., 0, :], targets[..., 0, :]], axis=-1)
+    sums, accurate = _sums_about(first, rows, targets, weights)
+    if not accurate:  # the first row is far from the others
+        sums, _ = _sums_about(sums.mean, rows, targets, weights)
     return sums
 
 
 @np.errstate(over="ignore", invalid="ignore")  # values that are too large are refused later
-def _products(
-    x: Array, y: Array, weights: Array | None, origin: Array | None, quick: bool = False
-) -> Sums | None:
-    """Sum deviations from ``origin``; None for ``quick`` sums that need another origin."""
+def _sums_about(
+    origin: Array | None, x: Array, y: Array, weights: Array | None
+) -> tuple[Sums, bool]:
+    """Sum deviations from ``origin``; return also whether these sums are accurate."""
     n, columns = x.shape[-2:]
-    root = None if weights is None else np.sqrt(weights)[..., None]
-    count = np.full(x.shape[:-2], float(n)) if weights is None else weights.sum(axis=-1)
-    weight = np.asarray(count)
-    few = n <= columns  # then rows, not products, are moved to the mean
-    if few:
-        total = _first(x, y, weights)
-        mean = total / weight[..., None]
-        x, y = x - mean[..., None, :columns], y - mean[..., None, columns:]
-        gram = _gram(x, y, root)
-    else:
-        gram = _gram(x, y, root)
-        total = gram[..., -1, :-1]
-        mean = total / weight[..., None]
-    scatter, cross = gram[..., :columns, :columns], gram[..., :columns, columns:-1]
-    squares = _diagonal(gram)[..., columns:-1]
-    if quick:
-        diagonal = np.concatenate([_diagonal(scatter), squares], axis=-1)
-        far = total * mean
-        if weight.ndim:
-            # All rows of a small block may be equal, so blocks are judged together.
-            diagonal, whole = diagonal.sum(axis=0), total.sum(axis=0)
-            far = whole / weight.sum() * whole
-        near = (far * (1.0 + 1.0 / MAX_OFFSET) <= diagonal).all()
-        if not (near and diagonal.max(initial=0.0) <= MAX_VALUE**2):  # NaN is neither
-            return None
-    if few:
-        scatter, cross, squares = scatter.copy(), cross.copy(), squares.copy()
-    else:
-        scatter = not_negative(scatter - total[..., :columns, None] * mean[..., None, :columns])
-        cross = cross - total[..., :columns, None] * mean[..., None, columns:]
-        squares = np.maximum(squares - (total * mean)[..., columns:], 0.0)
     if origin is not None:
-        mean = origin + mean
-    return Sums(n, weight, mean, scatter, cross, squares)
+        x, y = x - origin[..., None, :columns], y - origin[..., None, columns:]
+    gram = _gram(x, y, None if weights is None else np.sqrt(weights)[..., None])
+    weight = np.asarray(np.full(x.shape[:-2], float(n)) if weights is None else weights.sum(-1))
+    total, diagonal = gram[..., -1, :-1], _diagonal(gram)[..., :-1]
+    mean = total / weight[..., None]
+    far = total * mean
+    # All rows of a small block may be equal, so blocks are judged together.
+    square, whole = (each.sum(axis=0) if weight.ndim else each for each in (diagonal, far))
+    accurate = bool((whole * (1.0 + 1.0 / MAX_OFFSET) <= square).all())
+    accurate = accurate and bool(square.max(initial=0.0) <= MAX_VALUE**2)  # NaN is neither
+    rest = total[..., :columns, None] * mean[..., None, :]
+    scatter = not_negative(gram[..., :columns, :columns] - rest[..., :columns])
+    cross = gram[..., :columns, columns:-1] - rest[..., columns:]
+    squares = np.maximum((diagonal - far)[..., columns:], 0.0)
+    mean = mean if origin is None else origin + mean
+    return Sums(n, weight, mean, scatter, cross, squares), accurate
 
 
 def not_negative(scatter: Array) -> Array:
@@ -235,11 +218,29 @@ def not_negative(scatter: Array) -> Array:
     return scatter
 
 
-def _first(x: Array, y: Array, weights: Array | None) -> Array:
-    """Return weighted sums of columns and targets."""
-    line = np.ones(x.shape[:-1]) if weights is None else weights
-    line = line[..., None, :]
-    return np.concatenate([(line @ x)[..., 0, :], (line @ y)[..., 0, :]], axis=-1)
+class Products:
+    r"""The sum :math:`\sum_i x_i x_i^\top` of rows that are given in pieces.
+
+    NumPy finds the product of a matrix with itself in half the time of another, and symmetric to
+    the last bit. For 20 columns, SciPy's BLAS takes half as long again.
+
+    Examples
+    --------
+    >>> products = Products(2)
+    >>> products.add(np.array([[1.0, 2.0], [0.0, 1.0]]))
+    >>> products.total
+    array([[1., 2.],
+           [2., 5.]])
+    """
+
+    def __init__(self, columns: int) -> None:
+        self.total: Array = np.zeros((columns, columns))
+        self.piece = max(1 << (PIECE_VALUES // max(columns, 1)).bit_length() >> 1, MIN_PIECE_ROWS)
+
+    def add(self, rows: Array) -> None:
+        """Add contiguous rows, preferably ``piece`` of them at a time."""
+        if rows.size:
+            self.total += rows.T @ rows
 
 
 def _gram(x: Array, y: Array, root: Array | None) -> Array:

@@ -1,55 +1,18 @@
 """Windows of consecutive rows, spread evenly over a stream of any length."""
 
-from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from dataclasses import replace
+from typing import Self
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.equal_batches import EqualBatches
 from mixfree.base.state import State
+from mixfree.linear.exact.blocks import Chunk
 from mixfree.linear.exact.mapping import ColumnMap
 
 MAX_WINDOWS = 16  # at which every second window is dropped
 MIN_LENGTH, MAX_LENGTH = 16, 4096  # rows per window
-
-
-@dataclass(frozen=True, slots=True)
-class Window(State):
-    """Consecutive rows with their targets and weights."""
-
-    rows: Array
-    targets: Array
-    weights: Array
-
-    grows: ClassVar[tuple[str, ...]] = ("rows", "targets", "weights")
-
-    @classmethod
-    def nothing(cls, columns: int, targets: int) -> Self:
-        """Return a window without rows."""
-        return cls(np.empty((0, columns)), np.empty((0, targets)), np.empty(0))
-
-    def __len__(self) -> int:
-        return len(self.weights)
-
-    def part(self, start: int, end: int) -> "Window":
-        """Return copies of some rows."""
-        here = slice(start, end)
-        return Window(self.rows[here].copy(), self.targets[here].copy(), self.weights[here].copy())
-
-    def followed(self, other: "Window") -> "Window":
-        """Return both as one window."""
-        pairs = ((self.rows, other.rows), (self.targets, other.targets))
-        return Window(*map(np.concatenate, (*pairs, (self.weights, other.weights))))
-
-    def mapped(self, change: ColumnMap) -> "Window":
-        """Return the same rows with mapped columns."""
-        return Window(change.rows(self.rows), self.targets, self.weights)
-
-    def check(self, what: str) -> None:
-        """All rows have a target and a weight."""
-        if not len(self.rows) == len(self.targets) == len(self.weights):
-            raise ValueError(f"state of the {what} does not fit: its arrays differ in length")
 
 
 class Windows(State):
@@ -75,7 +38,7 @@ class Windows(State):
     def __init__(self, columns: int, targets: int, *, memory: int) -> None:
         fit = memory // (8 * MAX_WINDOWS * (columns + targets + 1))
         self.length = min(max(1 << fit.bit_length() >> 1, MIN_LENGTH), MAX_LENGTH)
-        self.open, self.start = Window.nothing(columns, targets), 0
+        self.open, self.start = Chunk.nothing(columns, targets), 0
         self.closed = EqualBatches(self.open, _first, MAX_WINDOWS, self.length)
 
     @classmethod
@@ -92,27 +55,27 @@ class Windows(State):
             )
 
     @property
-    def all(self) -> tuple[Window, ...]:
+    def all(self) -> tuple[Chunk, ...]:
         """All windows, including the one being filled."""
         return (*self.closed.items, self.open) if len(self.open) else self.closed.items
 
     def take(self, first: int, rows: Array, targets: Array, weights: Array | None) -> None:
         """Keep those rows that belong to a window; the first has number ``first``."""
-        given = Window(rows, targets, np.ones(len(rows)) if weights is None else weights)
+        given = Chunk(rows, targets, np.ones(len(rows)) if weights is None else weights)
         while (begin := self.start + len(self.open) - first) < len(rows):
             piece = given.part(begin, begin + self.length - len(self.open))
             self.open = self.open.followed(piece)
             if len(self.open) == self.length:
                 self.start += self.closed.length
                 self.closed = self.closed.added(self.open)
-                self.open = self.open.part(0, 0)
+                self.open = self.closed.nothing
 
     def merge(self, other: Self, rows: int) -> None:
         """Add the windows of ``other``; the next window begins after ``rows`` rows of both."""
         length = max(self.closed.length, other.closed.length)
         both = self.all + other.all
         self.closed = replace(self.closed, length=length, items=()).added(*both)
-        self.open, self.start = self.open.part(0, 0), rows
+        self.open, self.start = self.closed.nothing, rows
 
     def mapped(self, change: ColumnMap, memory: int) -> Self:
         """Return the same windows with mapped columns: shorter ones if the columns are more."""
@@ -130,6 +93,6 @@ class Windows(State):
         return twin
 
 
-def _first(one: Window, other: Window) -> Window:
+def _first(one: Chunk, other: Chunk) -> Chunk:
     """Keep one of two neighbours, so that windows stay evenly apart."""
     return one

@@ -14,8 +14,7 @@ from scipy import linalg
 
 from mixfree.base import draws
 from mixfree.base.arithmetic import Array
-from mixfree.linear.exact.products import Products
-from mixfree.linear.exact.sums import Sums
+from mixfree.linear.exact.sums import Products, Sums
 from mixfree.linear.glm.newton import Objective, Point, zero_sums
 from mixfree.linear.glm.rows import Kept, Rows
 from mixfree.linear.losses import Family

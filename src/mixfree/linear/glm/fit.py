@@ -163,7 +163,7 @@ class GlmFit(State):
     def successor(self) -> Self:
         """Return a copy that shares all rows and sums; only one of the two may be continued."""
         twin = shallow(self)
-        twin._blocks, twin._sums = self._blocks.successor(), self._sums.copy()
+        twin._blocks, twin._sums = shallow(self._blocks), self._sums.copy()
         twin._sample, twin._streams = self._sample.successor(), list(self._streams)
         return twin
 
@@ -210,7 +210,8 @@ class GlmFit(State):
             self._sample = UniformSample(self.size, self._streams[0])
             self._due = int(GROWTH * len(rows))
         new.before = self._predictions(rows)
-        self._sums.add(rows, functions(self.settings.loss, new.before, new.targets), weights)
+        found = functions(self.settings.loss, new.before, new.targets)
+        self._sums.add(rows, np.ascontiguousarray(found.T), weights)
         self._sample.offer([rows, new.targets, new.weights, new.before], at_once=True)
         if self._sums.rows >= self._due:
             self._update_reference()

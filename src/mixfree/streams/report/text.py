@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from mixfree.base.files import replacing
 from mixfree.base.terminal import literal
-from mixfree.linear.exact.drift import Forgetting
+from mixfree.linear.exact.forgetting import Forgetting
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.summary import Line, Summary, summary_of
 from mixfree.streams.fit.stream_fit import StreamFit

@@ -12,11 +12,21 @@ from scipy import sparse
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.chains import averages, powers, spectral
+from mixfree.chains import powers, spectral
 from mixfree.chains.bounds import MixingBounds, small_bounds
 from mixfree.chains.large import large_bounds
 from mixfree.chains.simulate import Walk, prepare_walk, simulate
-from mixfree.chains.stationary import BALANCE, RESIDUAL, by_detailed_balance, by_krylov, gth
+from mixfree.chains.stationary import (
+    BALANCE,
+    RESIDUAL,
+    Function,
+    asymptotic_variance,
+    by_detailed_balance,
+    by_krylov,
+    check_function,
+    gth,
+    hitting_times,
+)
 from mixfree.chains.structure import (
     check_states,
     check_transition_matrix,
@@ -311,13 +321,13 @@ class MarkovChain:
         array([0., 3., 4., 3.])
         """
         self._need_irreducible("hitting times")
-        return averages.hitting_times(self.P, target)
+        return hitting_times(self.P, target)
 
-    def expected(self, f: averages.Function) -> float:
+    def expected(self, f: Function) -> float:
         """Compute the stationary mean of ``f``, one value per state or a function."""
-        return float(self.stationary @ averages.check_function(f, self.states))
+        return float(self.stationary @ check_function(f, self.states))
 
-    def asymptotic_variance(self, f: averages.Function) -> float:
+    def asymptotic_variance(self, f: Function) -> float:
         """Compute the limit of n · Var of the mean of ``f`` along a path of n states.
 
         Examples
@@ -326,8 +336,8 @@ class MarkovChain:
         >>> round(two_state(0.1).asymptotic_variance([0.0, 1.0]), 12)  # ¼ · (1 + 0.8)/(1 − 0.8)
         2.25
         """
-        values = averages.check_function(f, self.states)
-        return averages.asymptotic_variance(self.P, self.stationary, values)
+        values = check_function(f, self.states)
+        return asymptotic_variance(self.P, self.stationary, values)
 
     def _need_irreducible(self, purpose: str) -> None:
         if not self.is_irreducible:

@@ -25,6 +25,8 @@ from mixfree.base.arithmetic import Array
 from mixfree.chains.chain import MAX_DENSE_STATES
 from mixfree.chains.stationary import gth
 
+BISECTIONS = 55  # bisections for all digits of a probability
+
 
 @dataclass(frozen=True)
 class ObservedPath:
@@ -124,9 +126,6 @@ def _check_not_measurements(named: Array, samples: int) -> None:
             f"path has {len(named)} different values in {samples} samples, like measurements: use "
             "autocorrelation_time for measurements"
         )
-
-
-BISECTIONS = 55  # bisections for all digits of a probability
 
 
 @dataclass(frozen=True)

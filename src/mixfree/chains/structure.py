@@ -9,6 +9,8 @@ from scipy.sparse import csgraph
 
 from mixfree.base.arithmetic import Array
 
+MAX_NAMED = 6  # most classes, and most states of each, in an error message
+
 
 def check_transition_matrix(P: Any) -> Any:
     """Return ``P`` as a float64 array or CSR array; raise ValueError if it is not stochastic.
@@ -73,9 +75,6 @@ def _check_entries(entries: Array, places: Any) -> None:
             raise ValueError(
                 f"row {row + 1}, column {column + 1} of P is {entries[wrong][0]}: {what}"
             )
-
-
-MAX_NAMED = 6  # most classes, and most states of each, in an error message
 
 
 def edges(P: Any) -> Any:

@@ -123,17 +123,16 @@ def on_compile(tell: Callable[[str], None]) -> Iterator[None]:
 
     Examples
     --------
-    >>> import numpy as np
     >>> with on_compile(print):
     ...     uncached(lambda x: x + 1)(1)
     compiling the kernel '<lambda>', once for this method
     2
     """
-    before, _COMPILING.tell = _COMPILING.tell, tell
+    _TELL.append(tell)
     try:
         yield
     finally:
-        _COMPILING.tell = before
+        _TELL.remove(tell)
 
 
 def _tell_terminal(text: str) -> None:
@@ -144,18 +143,16 @@ def _tell_terminal(text: str) -> None:
 class _Compiling(event.Listener):
     """Listens to Numba's events and reports the compilation of kernels."""
 
-    tell: Callable[[str], None] = staticmethod(_tell_terminal)
-
     def on_start(self, event: Any) -> None:
         """Report the kernel."""
         if event.data["dispatcher"] in _KERNELS:
             name = event.data["dispatcher"].__name__
-            self.tell(f"compiling the kernel {name!r}, once for this method")
+            _TELL[-1](f"compiling the kernel {name!r}, once for this method")
 
     def on_end(self, event: Any) -> None:
         """Nothing: required by Numba."""
 
 
 _KERNELS: set[Any] = set()
-_COMPILING = _Compiling()
-event.register("numba:compile", _COMPILING)
+_TELL: list[Callable[[str], None]] = [_tell_terminal]
+event.register("numba:compile", _Compiling())

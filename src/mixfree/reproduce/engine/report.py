@@ -23,6 +23,9 @@ else:
 
 FRESH = 1000  # first seed not used in development
 LONGEST_WINDOW = 32  # samples per MLMC gradient at the highest of the paper's 5 levels
+Row = dict[str, Any]
+DOTS: dict[str, Any] = {"marker": "o", "markersize": 4}
+VERDICTS = {True: "holds", False: "fails", None: "not decided"}
 
 
 @dataclass(frozen=True)
@@ -89,11 +92,6 @@ class Settings:
                 text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
                 words.append(f"--{field.name.replace('_', '-')} {text}")
         return " ".join(words)
-
-
-Row = dict[str, Any]
-DOTS: dict[str, Any] = {"marker": "o", "markersize": 4}
-VERDICTS = {True: "holds", False: "fails", None: "not decided"}
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ from mixfree.base.terminal import Table, progress_bar
 from mixfree.reproduce import Experiment
 from mixfree.reproduce.engine.report import Row, Settings
 
+PACKAGES = ("mixfree", "numpy", "scipy", "numba", "joblib", "matplotlib", "pyarrow")
+
 
 def run_experiment(
     chosen: Experiment,
@@ -149,9 +151,6 @@ def _csv(rows: list[Row]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
-
-
-PACKAGES = ("mixfree", "numpy", "scipy", "numba", "joblib", "matplotlib", "pyarrow")
 
 
 def record(command: str, seeds: Sequence[int] = ()) -> dict[str, Any]:

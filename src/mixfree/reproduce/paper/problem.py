@@ -21,6 +21,14 @@ from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Squared
 from mixfree.reproduce.engine.report import Axes, Row, Settings
 
+# Printed with every result of the paper's experiment, whose gain the theory explains only in part.
+CAVEAT = (
+    "With 5 levels a window has at most 32 samples, while the mixing time at p = 1e-4 is 3,466: "
+    "much of MAG's gain here comes from smaller steps."
+)
+PAPER_METHODS = ("sgd", "adagrad", "sgd-mlmc", "mag")
+LIMIT = "limit"  # the name of the asymptotic error of the fit to all samples, in every figure
+
 
 @cache
 def mixing_time(p: float) -> int:
@@ -179,15 +187,6 @@ def problem_of(seed: int) -> Regression:
 def stream_of(seed: int, p: float, samples: int) -> Array:
     """Return the stream of a seed, cached for the next method."""
     return problem_of(seed).order(seed, p, samples)
-
-
-# Printed with every result of the paper's experiment, whose gain the theory explains only in part.
-CAVEAT = (
-    "With 5 levels a window has at most 32 samples, while the mixing time at p = 1e-4 is 3,466: "
-    "much of MAG's gain here comes from smaller steps."
-)
-PAPER_METHODS = ("sgd", "adagrad", "sgd-mlmc", "mag")
-LIMIT = "limit"  # the name of the asymptotic error of the fit to all samples, in every figure
 
 
 class Trace(NamedTuple):

@@ -30,6 +30,9 @@ from mixfree.reproduce.theory.measures import MEASURES, Windows
 
 FULL = Settings(samples=1 << 16, seeds=30, p=(0.5, 0.1, 1e-2, 1e-3, 1e-4), first_seed=6000)
 QUICK = Settings(samples=1 << 10, seeds=4, p=(0.5, 0.1, 1e-2))
+ROUNDING = 1e-12  # largest relative deviation that is none
+CHANCE = 0.01  # probability that chance alone refutes any of the equalities
+Found = dict[float, dict[int, list[float]]]  # values by p and size, one per seed
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
@@ -117,12 +120,6 @@ def _draw(rows: list[Row], settings: Settings) -> Figure:
         if len(axes.lines) > 1:
             axes.legend(frameon=False, fontsize="small")
     return figure
-
-
-ROUNDING = 1e-12  # largest relative deviation that is none
-CHANCE = 0.01  # probability that chance alone refutes any of the equalities
-
-Found = dict[float, dict[int, list[float]]]  # values by p and size, one per seed
 
 
 def values_of(rows: Iterable[Row], quantity: str) -> Found:

@@ -13,6 +13,11 @@ from mixfree.gradients import MLMC
 from mixfree.reproduce.paper.problem import Regression, problem_of, run_cell
 from mixfree.reproduce.theory import bounds
 
+DIAMETER = 2.0  # of the unit ball
+WINDOWS = 25  # windows of full length per cell
+ESTIMATES = 50_000  # MLMC estimates per cell
+Values = list[tuple[str, int, float]]  # quantity, size, value
+
 
 @dataclass(frozen=True)
 class Windows:
@@ -97,13 +102,6 @@ class Windows:
         """Return the mean gradient of each state."""
         means: Array = self.gradients.reshape(2, self.problem.per_state, -1).mean(axis=1)
         return means
-
-
-DIAMETER = 2.0  # of the unit ball
-WINDOWS = 25  # windows of full length per cell
-ESTIMATES = 50_000  # MLMC estimates per cell
-
-Values = list[tuple[str, int, float]]  # quantity, size, value
 
 
 def second_moments(means: Array) -> Array:

@@ -10,10 +10,6 @@ from tests.helpers import assert_same_bits
 SIZE, COUNT, SEEDS, BINS = 40, 1000, 250, 20
 
 
-def numbers(sample):
-    return np.sort(sample.numbers[: sample.filled])
-
-
 def fits(counts, expected):
     """Chi-square of counts of draws without replacement, whose variance is a little smaller."""
     found = ((counts - expected) ** 2 / expected).sum()
@@ -21,18 +17,8 @@ def fits(counts, expected):
     assert found < bound, f"chi-square {found:.1f}, at most {bound:.1f}"
 
 
-def test_every_place_is_kept_equally_often():
-    """Caught: a new sample kept with a fixed probability, or too many old ones."""
-    counts = np.zeros(BINS)
-    for seed in range(SEEDS):
-        sample = UniformSample(SIZE, seed)
-        sample.offer([np.arange(COUNT)])
-        counts += np.bincount(sample.column(0) * BINS // COUNT, minlength=BINS)
-    fits(counts, SEEDS * SIZE / BINS)
-
-
 def test_a_merged_sample_is_one_of_both_streams():
-    """Caught: taking as many from each stream, whatever their lengths."""
+    """Caught: too many old samples, or as many from each stream, whatever their lengths."""
     counts, first = np.zeros(BINS), 700
     for seed in range(SEEDS):
         one, other = UniformSample(SIZE, 2 * seed), UniformSample(SIZE, 2 * seed + 1)

@@ -18,17 +18,6 @@ def test_the_transform_gives_the_plain_sums():
     assert np.allclose(autocorrelation(series), np.array(plain) / plain[0], atol=1e-12)
 
 
-@pytest.mark.parametrize("phi", [-0.5, 0.5, 0.99])
-def test_autoregressions_have_their_known_time(phi):
-    exact = (1 + phi) / (1 - phi)
-    found = [autocorrelation_time(autoregression(phi, 200_000, seed)) for seed in range(8)]
-    mean = np.mean([time.value for time in found])
-    # The window of five times τ cuts off at most exp(−5) of an exponential decay on each side.
-    tolerance = 4 * np.mean([time.standard_error for time in found]) / np.sqrt(8) + 0.02 * exact
-    assert abs(mean - exact) < tolerance
-    assert all(time.warning is None for time in found)
-
-
 @pytest.mark.parametrize("width", [2.0, 5.0])
 def test_the_window_is_the_first_of_enough_times(width):
     """Catches a window that is one lag longer."""

@@ -159,14 +159,6 @@ def test_a_ball_is_left_by_one_rounding_error_however_the_rows_are_cut(excess):
         np.testing.assert_array_equal(cut.x, whole.x)
 
 
-def test_single_precision_follows_double():
-    rows, targets = data(Squared())
-    double, single = (mf.MAG(np.zeros(DIMENSION, t), alpha=0.3) for t in (np.float64, np.float32))
-    advance_linear(double, Squared(), rows, targets)
-    advance_linear(single, Squared(), rows.astype(np.float32), targets.astype(np.float32))
-    np.testing.assert_allclose(single.average, double.average, atol=1e-5)
-
-
 @pytest.mark.parametrize("scale", [1e-60, 1e60])
 @pytest.mark.parametrize("name", ["adagrad", "mag"])
 def test_tiny_and_huge_gradients(name, scale):

@@ -241,6 +241,19 @@ def test_links_beside_the_site_lead_somewhere(name):
             assert anchor in slugs, f"{path}#{anchor}"
 
 
+@pytest.mark.parametrize(
+    ("page", "folder"), [("docs/paper.md", "."), ("CONTRIBUTING.md", "src/mixfree")]
+)
+def test_files_that_are_named_exist(page, folder):
+    """Catches a walk through the code, or a check of the paper, whose file was renamed."""
+    root = DOCS.parent
+    named = re.findall(r"`((?:\w+/)+[a-z]\w+\.py)", (root / page).read_text(encoding="utf-8"))
+    missing = [
+        path for path in named if not any((root / at / path).exists() for at in (folder, "."))
+    ]
+    assert len(named) > 9 and missing == []
+
+
 def test_guarantees_have_the_tests_that_are_named():
     """Catches a guarantee whose test was renamed or removed."""
     tests = {

@@ -12,7 +12,12 @@ import pytest
 from mixfree.streams import FitPlan, Source, StreamFit, find_files
 from mixfree.streams.fit import spread
 from mixfree.streams.fit.spread import fit_part
-from tests.streams.data import run, table, write
+from tests.streams import data as streams
+from tests.streams.data import table, write
+
+
+def run(*arguments):
+    return streams.run(*arguments, "--target", "load", "-q")
 
 
 @pytest.fixture(scope="module")

@@ -589,9 +589,9 @@ def test_stray_texts_of_parts_are_added_up():
         [*parts[number].encode(Piece(f"f{number}", 0, batch))]
     for part in parts[1:]:
         parts[0].merge(part)
-    assert parts[0].strays == {"x": [3, "f1, row 1, column 'x' is 'a'"]}
+    assert parts[0].not_parsed == {"x": [3, "f1, row 1, column 'x' is 'a'"]}
     assert parts[0].left_out == {"'x' is missing": 3}
-    assert parts[1].strays["x"][0] == 1
+    assert parts[1].not_parsed["x"][0] == 1
 
 
 def test_json_lines_that_pyarrow_cannot_read(tmp_path):

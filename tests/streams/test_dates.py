@@ -105,10 +105,10 @@ def usable(times, form="stored"):
 def raw(times, part):
     """Return the features of one part of a date."""
     column = Time("at", time="cyclic")
-    column.places = np.arange(len(column.keys))
-    out = np.zeros((len(times), len(column.keys)))
+    column.places = {key: at for at, key in enumerate(column.places)}
+    out = np.zeros((len(times), len(column.places)))
     column.write(times.astype("M8[us]"), column.gaps(times), out)
-    return out[:, [at for key, at in column.keys.items() if key.startswith(part)]]
+    return out[:, [at for key, at in column.places.items() if key.startswith(part)]]
 
 
 def test_a_clock_without_a_date_and_a_date_without_a_clock():

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_whole
 from mixfree.base.extras import require
 from mixfree.streams.columns.column import GAP, MIN_ROWS, Column, Counts, Feature, Use
 from mixfree.streams.read.values import texts_in
@@ -46,16 +47,11 @@ class Category(Column):
         self.most, self.hashed, self.over = most, hashed, False
         self._encoded: tuple[Any, Any] = (None, None)
 
-    def is_valid(self) -> bool:
-        """Whether settings and state are possible."""
-        counts = type(self.most) is int and type(self.hashed) is int
-        return (
-            super().is_valid()
-            and counts
-            and type(self.over) is bool
-            and 0 <= self.hashed <= MAX_HASHED
-            and len(self.keys) <= max(self.most, self.hashed) + 1
-        )
+    def check(self, what: str) -> None:
+        """There are not more texts than there may be."""
+        super().check(what)
+        most = max(self.most, check_whole(self.hashed, "hashed", least=0, most=MAX_HASHED))
+        check_whole(len(self.places), "number of texts", least=0, most=most + 1)
 
     @staticmethod
     def missing(entries: Array) -> Array:
@@ -67,8 +63,8 @@ class Category(Column):
         texts = texts_in(values).dictionary_encode()
         self._encoded = values, texts  # parsed next
         known = dict.fromkeys(_keys(texts))
-        new = [text for text in known if text not in self.keys]
-        left = self.most - len(self.keys) + (GAP in self.keys)
+        new = [text for text in known if text not in self.places]
+        left = self.most - len(self.places) + (GAP in self.places)
         if len(new) <= left:
             return None
         which = texts.indices.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -86,29 +82,23 @@ class Category(Column):
             for key in _keys(texts) if grow else ():
                 self.add(key)
             # A text may have occurred only in rows that were left out.
-            known = (
-                self.keys[key] if grow or self.place(key) >= 0 else UNKNOWN for key in _keys(texts)
-            )
-            at = np.fromiter(known, np.int64, len(texts.dictionary))
+            code = {key: n for n, (key, at) in enumerate(self.places.items()) if grow or at >= 0}
+            at = np.array([code.get(key, UNKNOWN) for key in _keys(texts)], np.int64)
         which = texts.indices.fill_null(len(at)).to_numpy(zero_copy_only=False)
         return np.asarray(np.append(at, MISSING)[which])
 
     def first_rows(self, entries: Array, gap: Array | None) -> dict[str, int]:
         """Return the first row of each raw feature that has no place yet."""
         found = super().first_rows(entries, gap)
-        new = [key for key in self.keys if key != GAP and self.place(key) < 0]
-        if new:
-            first = dict(
-                zip(*(each.tolist() for each in np.unique(entries, return_index=True)), strict=True)
-            )
-            found |= {key: first[self.keys[key]] for key in new if self.keys[key] in first}
+        for code, (key, place) in enumerate(self.places.items()):
+            if place < 0 and key != GAP and (entries == code).any():
+                found[key] = int((entries == code).argmax())
         return found
 
     def overflow(self) -> None:
         """Hash the texts, or leave them out; :meth:`moved` tells the new raw features."""
-        self.over, gap = True, GAP in self.keys
-        self.keys = {f"#{place}": place for place in range(self.hashed)}
-        self.places = np.zeros(0, np.int64)
+        self.over, gap = True, GAP in self.places
+        self.places = {f"#{code}": -1 for code in range(self.hashed)}
         if gap and self.hashed:
             self.add(GAP)
 
@@ -126,14 +116,14 @@ class Category(Column):
         """Write 1 for each text."""
         rows = np.flatnonzero(entries >= 0)
         if len(rows):
-            out[rows, self.places[entries[rows]]] = 1.0
+            out[rows, np.array([*self.places.values()])[entries[rows]]] = 1.0
 
     def use(self, counts: Counts, rows: int) -> Use:
         """Use texts that are not rare; the most frequent one is the reference."""
         if self.over and not self.hashed:
             why = f"more than {self.most} different texts; `hash_columns=16` hashes them"
             return Use([], [], why)
-        frequent = {key: counts(key) for key in self.keys if key != GAP}
+        frequent = {key: counts(key) for key in self.places if key != GAP}
         known = sum(frequent.values())
         own = sorted(key for key, count in frequent.items() if count >= MIN_ROWS)
         rare = [key for key, count in frequent.items() if 0 < count < MIN_ROWS]
@@ -145,7 +135,7 @@ class Category(Column):
         others, features = sum(frequent[key] for key in rare), list[Feature]()
         if own:
             reference = max(own, key=lambda key: (frequent[key], key))
-            features = [Feature(self._named(key), {key: 1.0}) for key in own if key != reference]
+            features = [Feature(f"{self.name}{key}", {key: 1.0}) for key in own if key != reference]
         filled = [GAP]
         if others >= MIN_ROWS and own:
             features.append(Feature(f"{self.name}: other", dict.fromkeys(sorted(rare), 1.0)))
@@ -159,9 +149,6 @@ class Category(Column):
         elif others >= MIN_ROWS and own:
             note = f"{self.name!r}: {len(rare):,} texts of a single row each are 'other'"
         return Use([*features, *gap], filled, why, note)
-
-    def _named(self, key: str) -> str:
-        return f"{self.name}{key}"
 
 
 def _keys(texts: Any) -> list[str]:

@@ -14,8 +14,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_whole, shown
+from mixfree.base.checks import check_one_of, shown
 from mixfree.base.extras import require
+from mixfree.base.state import State
 from mixfree.streams.read.values import doubles, is_text, numbers_in
 
 __all__ = [
@@ -32,10 +33,10 @@ __all__ = [
 
 GAP = "missing"  # the raw feature that is 1 where a value is missing
 MIN_ROWS = 2  # least rows of an indicator with a weight of its own: one row would only fit itself
-MANY_GAPS = 10  # least rows with a gap, and without, for a weight of their own
-FEW = 16  # least rows to recognise row numbers in a column
+MIN_GAPS = 10  # least rows with a gap, and without, for a weight of their own
+MIN_NUMBERED = 16  # least rows to recognise row numbers in a column
 NEARLY = 0.05  # deviation from the moments of row numbers, if some rows are left out
-MOST_NUMBERED = 1 << 40  # largest row number, whose squares can be summed exactly enough
+MAX_NUMBERED = 1 << 40  # largest row number, whose squares can be summed exactly enough
 _ROW_NAMES = re.compile(
     r"column 1|unnamed: 0|index|instant|no\.?|nr\.?|id|row.?(?:id|names?|num|number)?",
     re.IGNORECASE,
@@ -64,15 +65,13 @@ class Use(NamedTuple):
     note: str = ""
 
 
-class Column(ABC):
+class Column(State, ABC):
     """A column of the data and what its rows have shown; there is one subclass per kind.
 
     Attributes
     ----------
-    keys
-        Raw features, in the order of their appearance.
     places
-        Their places among the raw features of all columns.
+        The place of each raw feature among those of all columns, −1 as long as it has none.
     forced
         Whether the user has named the column, so that it is used even if it identifies rows.
     """
@@ -83,11 +82,21 @@ class Column(ABC):
 
     def __init__(self, name: str, forced: bool = False) -> None:
         self.name, self.forced = name, forced
-        self.keys: dict[str, int] = {}
-        self.places = np.zeros(0, np.int64)
+        self.places: dict[str, int] = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The attributes to save."""
+        return (*cls.settings, *cls.seen, "places")
+
+    def check(self, what: str) -> None:
+        """Raw features have names and places."""
+        places = self.places.items()
+        if not all(type(key) is str and type(at) is int and at >= -1 for key, at in places):
+            raise ValueError(f"state of the {what} is invalid: {shown(self.places)}")
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -127,10 +136,7 @@ class Column(ABC):
         """Whether further rows have nothing to show."""
         return True
 
-    def look(self, entries: Array) -> None:  # noqa: B027 - most kinds need not
-        """Take note of all rows read."""
-
-    def learn(self, entries: Array) -> None:  # noqa: B027
+    def learn(self, entries: Array) -> None:
         """Take note of the rows to learn from."""
 
     @abstractmethod
@@ -141,17 +147,16 @@ class Column(ABC):
     def use(self, counts: Counts, rows: int) -> Use:
         """Decide on the features, from the sums of the raw features over so many rows."""
 
-    def merge(self, other: Self) -> None:  # noqa: B027
+    def merge(self, other: Self) -> None:
         """Take note of what another column of the same kind has seen; keys are merged before."""
 
     def add(self, key: str) -> None:
         """Add a raw feature unless it is there."""
-        self.keys.setdefault(key, len(self.keys))
+        self.places.setdefault(key, -1)
 
     def place(self, key: str) -> int:
         """Return the place of a raw feature, −1 if it has none."""
-        at = self.keys.get(key, len(self.places))
-        return int(self.places[at]) if at < len(self.places) else -1
+        return self.places.get(key, -1)
 
     def first_rows(self, entries: Array, gap: Array | None) -> dict[str, int]:
         """Return the first row of each raw feature that has no place yet."""
@@ -169,33 +174,8 @@ class Column(ABC):
 
     def gap_feature(self, counts: Counts, rows: int) -> list[Feature]:
         """Return the indicator of gaps if they are many."""
-        many = MANY_GAPS <= counts(GAP) <= rows - MANY_GAPS
+        many = MIN_GAPS <= counts(GAP) <= rows - MIN_GAPS
         return [Feature(f"{self.name}: missing", {GAP: 1.0})] * many
-
-    def plain(self) -> dict[str, Any]:
-        """Return settings and state as plain values."""
-        names = (*self.settings, *self.seen)
-        found = {name: getattr(self, name) for name in names}
-        return {"kind": self.kind, **found, "keys": list(self.keys), "places": self.places.copy()}
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """Rebuild a column from :meth:`plain`; raise ValueError if it is invalid."""
-        column = cls(**{name: plain[name] for name in cls.settings})
-        for name in cls.seen:
-            setattr(column, name, plain[name])
-        column.keys = {key: at for at, key in enumerate(plain["keys"])}
-        column.places = plain["places"].copy()
-        texts = isinstance(column.name, str) and all(isinstance(key, str) for key in column.keys)
-        known = column.places.ndim == 1 and len(column.places) <= len(column.keys)
-        fits = known and len(column.keys) == len(plain["keys"])
-        if not (texts and fits and column.places.dtype == np.int64 and column.is_valid()):
-            raise ValueError(f"a column is invalid: {shown(column)}")
-        return column
-
-    def is_valid(self) -> bool:
-        """Whether settings and state are possible."""
-        return type(self.forced) is bool
 
 
 class Number(Column):
@@ -203,29 +183,25 @@ class Number(Column):
 
     Attributes
     ----------
-    first, varied
-        The first value, and whether there is another one.
-    counted
-        Number, least, greatest, sum and sum of squares of all values read, for row numbers; None
-        once a value is not a whole number, or is missing.
+    whole
+        Whether all values are whole numbers, as row numbers are.
+    moments
+        Number, least, greatest, sum and sum of squares of the values; sums of whole numbers only.
     """
 
     kind = "number"
     settings = ("name", "forced", "form")
-    seen = ("first", "varied", "counted")
+    seen = ("whole", "moments")
 
     def __init__(self, name: str, forced: bool = False, form: str = "point") -> None:
         super().__init__(name, forced)
-        self.form, self.first, self.varied = form, float("nan"), False
-        self.counted: list[float] | None = None if _CALENDAR.fullmatch(name) else []
+        self.form, self.whole, self.moments = form, True, np.zeros(5)
         self.add("value")
 
-    def is_valid(self) -> bool:
-        """Whether settings and state are possible."""
-        counted = self.counted if self.counted is None else [float(each) for each in self.counted]
-        whole = counted is None or len(counted) in (0, 5)
-        right = self.form in ("point", "comma") and type(self.varied) is bool and whole
-        return super().is_valid() and right and type(self.first) is float
+    def check(self, what: str) -> None:
+        """The form is known."""
+        super().check(what)
+        check_one_of(self.form, "form of numbers", ("point", "comma"))
 
     @property
     def smooth(self) -> list[str]:
@@ -242,45 +218,36 @@ class Number(Column):
         return found if found is not None and found.any() else None
 
     @property
+    def varied(self) -> bool:
+        """Whether two values differ."""
+        return bool(self.moments[2] > self.moments[1])
+
+    @property
     def settled(self) -> bool:
         """Whether further rows have nothing to show."""
-        return self.varied
-
-    def look(self, entries: Array) -> None:
-        """Sum whole numbers."""
-        if self.counted is None or not len(entries):
-            return
-        few = entries[:FEW]
-        if not ((few == np.floor(few)).all() and (entries == np.floor(entries)).all()):
-            self.counted = None
-            return
-        low, high = float(entries.min()), float(entries.max())
-        if max(-low, high) > MOST_NUMBERED:
-            self.counted = None
-            return
-        squares = float((entries * entries).sum())
-        self._count([len(entries), low, high, float(entries.sum()), squares])
-
-    def _count(self, more: list[float]) -> None:
-        if not self.counted:
-            self.counted = list(more)
-            return
-        count, low, high, total, squares = more
-        before = self.counted
-        self.counted = [
-            before[0] + count,
-            min(before[1], low),
-            max(before[2], high),
-            before[3] + total,
-            before[4] + squares,
-        ]
+        return self.varied and not self.whole
 
     def learn(self, entries: Array) -> None:
-        """Take note of whether values differ."""
-        known = entries[~np.isnan(entries)]
-        if len(known):
-            self.first = float(known[0]) if self.first != self.first else self.first
-            self.varied = bool((known != self.first).any())
+        """Take note of whether values differ, and sum whole numbers."""
+        gap = np.isnan(entries)
+        known = entries[~gap] if gap.any() else entries
+        if not len(known):
+            return
+        low, high, total, squares = float(known.min()), float(known.max()), 0.0, 0.0
+        few = known[:MIN_NUMBERED]
+        self.whole = self.whole and max(-low, high) <= MAX_NUMBERED
+        self.whole = self.whole and bool((few == np.floor(few)).all())
+        self.whole = self.whole and bool((known == np.floor(known)).all())
+        if self.whole:
+            total, squares = float(known.sum()), float((known * known).sum())
+        self._join(np.array([len(known), low, high, total, squares]))
+
+    def _join(self, more: Array) -> None:
+        mine = self.moments
+        if mine[0] and more[0]:
+            ends = [min(mine[1], more[1]), max(mine[2], more[2])]
+            more = np.array([mine[0] + more[0], *ends, *(mine[3:] + more[3:])])
+        self.moments = more if more[0] else mine
 
     def write(self, entries: Array, gap: Array | None, out: Array) -> None:
         """Write the values."""
@@ -300,28 +267,25 @@ class Number(Column):
 
     def is_row_number(self) -> bool:
         """Whether the values are 1, …, n in any order, or nearly if the name says so."""
-        if not self.counted or self.counted[0] < (3 if _ROW_NAMES.fullmatch(self.name) else FEW):
+        count, low, high, total, squares = self.moments
+        named = bool(_ROW_NAMES.fullmatch(self.name))
+        if not self.whole or _CALENDAR.fullmatch(self.name):
             return False
-        count, low, high, total, squares = self.counted
+        if count < (3 if named else MIN_NUMBERED):
+            return False
         length, mean = high - low + 1.0, total / count
-        spread, even = squares / count - mean**2, (length**2 - 1.0) / 12.0
-        if length == count and abs(mean - (low + high) / 2.0) * count < 0.5:
-            return abs(spread / even - 1.0) < 1e-6
+        off, spread = abs(mean - (low + high) / 2.0), squares / count - mean**2
+        ratio = spread / max((length**2 - 1.0) / 12.0, 1e-300)
+        if length == count and off * count < 0.5:
+            return bool(abs(ratio - 1.0) < 1e-6)
         # Some rows may be left out, or numbers may begin again in every file.
-        near = abs(mean - (low + high) / 2.0) < NEARLY * length and length > 2.0
-        named = _ROW_NAMES.fullmatch(self.name) and count >= FEW and length >= NEARLY * count
-        return bool(named and near and abs(spread / even - 1.0) < 2.0 * NEARLY)
+        several = count >= MIN_NUMBERED and length >= max(NEARLY * count, 3.0)
+        return bool(named and several and off < NEARLY * length and abs(ratio - 1.0) < 2.0 * NEARLY)
 
     def merge(self, other: Self) -> None:
         """Join what both have seen."""
-        if self.counted is None or other.counted is None:
-            self.counted = None
-        elif other.counted:
-            self._count(other.counted)
-        if other.first == other.first:
-            differ = self.first == self.first and self.first != other.first
-            self.first = other.first if self.first != self.first else self.first
-            self.varied |= other.varied or differ
+        self.whole = self.whole and other.whole
+        self._join(other.moments)
 
 
 class Boolean(Number):
@@ -341,9 +305,7 @@ class Undecided(Column):
 
     def become(self, column: Column) -> Column:
         """Give a column of another kind the gaps so far."""
-        column.keys = dict.fromkeys([*self.keys, *column.keys], 0)
-        column.keys = {key: at for at, key in enumerate(column.keys)}
-        column.places = self.places.copy()
+        column.places = {**self.places, **column.places}
         return column
 
     def parse(self, values: Any, grow: bool) -> Array:
@@ -374,8 +336,3 @@ def truths_in(values: Any) -> Any:
         false = compute.is_in(texts, pyarrow.array(["false", "0"]))
         values = compute.if_else(compute.or_(true, false), true, None)
     return values.cast(pyarrow.float64(), safe=False)
-
-
-def count_of(value: Any) -> int:
-    """Return a count of a state; raise ValueError unless it is one."""
-    return check_whole(value, "a count of the state", least=0, most=2**63 - 1)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_one_of
+from mixfree.base.checks import check_one_of, check_whole
 from mixfree.base.extras import require
 from mixfree.base.state import loading
 from mixfree.linear.classes import targets_at
@@ -19,7 +19,6 @@ from mixfree.streams.columns.column import (
     Column,
     Number,
     Undecided,
-    count_of,
     truths_in,
 )
 from mixfree.streams.columns.design import Design, design_of
@@ -32,7 +31,7 @@ __all__ = ["POLICIES", "Encoded", "Encoder", "located"]
 
 POLICIES = ("auto", "skip", "error")
 STEP = 8  # columns by which the matrix of raw features grows
-MAX_STRAYS = 0.01  # largest share of texts in a column of numbers or dates
+MAX_NOT_PARSED = 0.01  # largest share of texts in a column of numbers or dates
 KINDS: dict[str, type[Column]] = {
     each.kind: each for each in (Number, Boolean, Category, Time, Undecided)
 }
@@ -81,7 +80,7 @@ class Encoder:
         Rows left out, counted by reason.
     unknown
         Number of texts per column that no row to learn from had.
-    strays
+    not_parsed
         Number of other texts per column of numbers or dates, and the place of the first.
     fixed
         The features, if they have been decided; None while raw features are added.
@@ -101,12 +100,12 @@ class Encoder:
         self.missing = missing
         self.left_out: Counter[str] = Counter()
         self.unknown: Counter[str] = Counter()
-        self.strays: dict[str, list[Any]] = {}
+        self.not_parsed: dict[str, list[Any]] = {}
         self.rows, self.used, self.sums = 0, 0, np.zeros(0)
         self.fixed: Design | None = None
         self.change: Any = None
         for column in self.columns:
-            for key in column.keys:
+            for key in column.places:
                 self._place(column, key)
         self.sums = np.zeros(self.used)
 
@@ -151,15 +150,13 @@ class Encoder:
         if not known.all():
             if self.missing == "error":
                 self._refuse(piece, int(known.argmin()), self._target)
-            self._note_strays(piece, self._target, ~known)
+            self._note_not_parsed(piece, self._target, ~known)
             self._leave_out(self.target, int((~known).sum()))
         gaps = list[Array | None]()
         for column, each in zip(self.columns, entries, strict=True):
             gap = _gaps(piece, column, each)
-            if self.fixed is None:
-                column.look(each)
             if gap is not None:
-                self._note_strays(piece, column, gap)
+                self._note_not_parsed(piece, column, gap)
                 known = self._without_gaps(piece, column, gap, known)
             gaps.append(gap)
         times = self._times(entries)
@@ -266,11 +263,11 @@ class Encoder:
                 what = f"is {values[row]:.3g}: values must be at most {largest:.3g} in size"
                 raise ValueError(located(piece, int(row), what, column.name))
 
-    def check_strays(self) -> None:
+    def check_parsed(self) -> None:
         """Raise ValueError if a column of numbers or dates has too many other texts."""
         read = self.rows + sum(self.left_out.values())
-        for name, (count, place) in self.strays.items():
-            if count > MAX_STRAYS * read:
+        for name, (count, place) in self.not_parsed.items():
+            if count > MAX_NOT_PARSED * read:
                 raise ValueError(
                     f"{count:,} of {read:,} values of column {name!r} are not what its first ones "
                     f"are, the first: {place}; give `categories={[name]!r}` to use its texts, or "
@@ -294,13 +291,13 @@ class Encoder:
         """Return the whole state as plain values and arrays."""
         fixed = self.fixed
         return {
-            "columns": [column.plain() for column in self.columns],
-            "target": self._target.plain(),
+            "columns": [_plain(column) for column in self.columns],
+            "target": _plain(self._target),
             "classes": self.classes,
             "missing": self.missing,
             "left_out": dict(self.left_out),
             "unknown": dict(self.unknown),
-            "strays": {name: list(found) for name, found in self.strays.items()},
+            "not_parsed": {name: list(found) for name, found in self.not_parsed.items()},
             "rows": self.rows,
             "sums": self.sums.copy(),
             # The rows that have decided on fixed features.
@@ -310,36 +307,32 @@ class Encoder:
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Encoder":
         """Rebuild the encoder that gave ``state``; raise ValueError if the state is invalid."""
-        with loading("encoder"):
-            columns = [KINDS[plain["kind"]].from_plain(plain) for plain in state["columns"]]
-            target = KINDS[state["target"]["kind"]].from_plain(state["target"])
+        with loading(what := "encoder"):
+            columns = [_restored(plain) for plain in state["columns"]]
+            target, classes = _restored(state["target"]), state["classes"]
+            encoder = cls([], target, classes, check_one_of(state["missing"], "missing", POLICIES))
             names = [name for column in (*columns, target) for name in column.sources]
-            classes, missing = state["classes"], check_one_of(state["missing"], "missing", POLICIES)
             right = len(set(names)) == len(names) and not isinstance(target, Time)
             if classes is not None:
-                right &= len(set(classes)) == len(classes) >= 2
                 right &= isinstance(classes, list) and all(isinstance(c, str) for c in classes)
-            encoder = cls([], target, classes, missing)
-            encoder.columns = columns
+                right &= len(set(classes)) == len(classes) >= 2
             for name in ("left_out", "unknown"):
-                right &= state[name].keys() <= {*map(str, state[name])}
-                counts = {key: count_of(count) for key, count in state[name].items()}
-                getattr(encoder, name).update(counts)
-            for name, (count, place) in state["strays"].items():
+                getattr(encoder, name).update({k: _count(n) for k, n in state[name].items()})
+            for name, (count, place) in state["not_parsed"].items():
                 right &= isinstance(place, str)
-                encoder.strays[name] = [count_of(count), place]
-            encoder.rows, sums = count_of(state["rows"]), state["sums"]
-            taken = np.sort(np.concatenate([np.zeros(0, np.int64), *(c.places for c in columns)]))
-            taken = taken[taken >= 0]
-            encoder.used = len(taken)
-            right &= sums.ndim == 1 and sums.dtype == np.float64 and bool(np.isfinite(sums).all())
-            right &= bool((taken == np.arange(len(taken))).all()) and len(taken) <= len(sums)
+                encoder.not_parsed[name] = [_count(count), place]
+            taken = sorted(at for each in columns for at in each.places.values() if at >= 0)
+            encoder.columns, encoder.used, encoder.rows = columns, len(taken), _count(state["rows"])
+            encoder.sums, fixed = state["sums"].copy(), state["fixed"]
+            for sums in (encoder.sums, *([] if fixed is None else [fixed[1]])):
+                right &= (sums.ndim, sums.dtype) == (1, np.float64) and bool(
+                    np.isfinite(sums).all()
+                )
+            right &= taken == [*range(len(taken))] and len(taken) <= len(encoder.sums)
             if not right:
-                raise ValueError("state of the encoder is invalid: its parts do not fit together")
-            encoder.sums = sums.copy()
-            if state["fixed"] is not None:
-                rows, sums = state["fixed"]
-                encoder._fix(count_of(rows), sums.copy())
+                raise ValueError(f"state of the {what} is invalid: its parts do not fit together")
+            if fixed is not None:
+                encoder._fix(_count(fixed[0]), fixed[1].copy())
             return encoder
 
     def merge(self, other: "Encoder") -> tuple[Any, Any]:
@@ -353,19 +346,17 @@ class Encoder:
         for place, column in enumerate(other.columns):
             own = self.columns[place]
             if isinstance(own, Undecided) and not isinstance(column, Undecided):
-                self.columns[place] = own = own.become(
-                    KINDS[column.kind].from_plain(column.plain())
-                )
+                self.columns[place] = own = own.become(column.copy())
             elif type(own) is not type(column) and not isinstance(column, Undecided):
                 raise ValueError(
                     f"column {own.name!r} is a {own.kind} in one part and a {column.kind} in "
                     f"another: give `categories={[own.name]!r}`"
                 )
             if isinstance(own, Category) and isinstance(column, Category) and not own.over:
-                texts = {*own.keys, *column.keys} - {GAP}
+                texts = {*own.places, *column.places} - {GAP}
                 if column.over or len(texts) > own.most:
                     own.overflow()
-            for key in column.keys:
+            for key in column.places:
                 if (new := _moved(own, key)) is not None:
                     own.add(new)
             if type(own) is type(column):
@@ -376,8 +367,8 @@ class Encoder:
         self.rows += other.rows
         for name in ("left_out", "unknown"):
             getattr(self, name).update(getattr(other, name))
-        for name, (count, first) in other.strays.items():
-            self.strays.setdefault(name, [0, first])[0] += count
+        for name, (count, first) in other.not_parsed.items():
+            self.not_parsed.setdefault(name, [0, first])[0] += count
         return changes
 
     def _fix(self, rows: int, sums: Array) -> None:
@@ -385,13 +376,6 @@ class Encoder:
         wanted = {column.time for column in self.columns if isinstance(column, Time)}
         calendar = "calendar" if "calendar" in wanted else "cycles"
         self.fixed = design_of(self.columns, sums, rows, calendar)
-
-    def known(self, values: Any) -> Array:
-        """Return which values of the target are not missing."""
-        if self.classes is None:
-            found: Array = np.isfinite(self._regressed(values))
-            return found
-        return self.target_texts(values, self._target).is_valid().to_numpy(False)  # type: ignore[no-any-return]
 
     @staticmethod
     def target_texts(values: Any, target: Column) -> Any:
@@ -449,15 +433,12 @@ class Encoder:
         return tuple(grows), new, width
 
     def _place(self, column: Column, key: str) -> None:
-        column.add(key)
-        missing = len(column.keys) - len(column.places)
-        column.places = np.append(column.places, np.full(missing, -1))
-        column.places[column.keys[key]] = self.used
+        column.places[key] = self.used
         self.used += 1
 
     def _layout(self) -> list[dict[str, int]]:
         """Return the places of the raw features of each column."""
-        return [{key: column.place(key) for key in column.keys} for column in self.columns]
+        return [dict(column.places) for column in self.columns]
 
     def _overflow(self, place: int) -> None:
         before, column = self._layout(), self.columns[place]
@@ -469,15 +450,15 @@ class Encoder:
         """Place all raw features anew, in at least so many columns; return the map to them."""
         width, self.used = self.width, 0
         for column in self.columns:
-            column.places = np.zeros(0, np.int64)
+            column.places = dict.fromkeys(column.places, -1)
         kept = sorted(
             (old, at, new)
             for at, column in enumerate(self.columns)
             for key, old in before[at].items()
-            if old >= 0 and (new := _moved(column, key)) in column.keys
+            if old >= 0 and (new := _moved(column, key)) in column.places
         )
         placed = set[tuple[int, str]]()
-        rest = ((at, key) for at, column in enumerate(self.columns) for key in column.keys)
+        rest = ((at, key) for at, column in enumerate(self.columns) for key in column.places)
         for at, key in [*((at, new) for _, at, new in kept), *rest]:
             if (at, key) not in placed:
                 placed.add((at, key))
@@ -494,7 +475,7 @@ class Encoder:
             (old, column.place(new))
             for column, keys in zip(self.columns, before, strict=True)
             for key, old in keys.items()
-            if old >= 0 and (new := _moved(column, key)) in column.keys
+            if old >= 0 and (new := _moved(column, key)) in column.places
         ]
         where = np.array(pairs, int).reshape(-1, 2).T
         return sparse.csc_array((np.ones(len(pairs)), tuple(where)), shape=(width, self.width))
@@ -523,7 +504,7 @@ class Encoder:
             return np.asarray(known & ~gap)
         return known
 
-    def _note_strays(self, piece: Piece, column: Column, missing: Array) -> None:
+    def _note_not_parsed(self, piece: Piece, column: Column, missing: Array) -> None:
         """Count texts where a number or a date is expected, and record the place of the first."""
         for source in column.sources:
             values = piece.batch.column(source)
@@ -536,7 +517,7 @@ class Encoder:
             if odd.any():
                 row = int(odd.argmax())
                 first = located(piece, row, f"is {_shown(values[row])}", source)
-                self.strays.setdefault(source, [0, first])[0] += int(odd.sum())
+                self.not_parsed.setdefault(source, [0, first])[0] += int(odd.sum())
 
     def _regressed(self, values: Any) -> Array:
         form = self._target.form if isinstance(self._target, Number) else "point"
@@ -586,6 +567,21 @@ class Encoder:
     def _leave_out(self, column: str, rows: int) -> None:
         if rows:
             self.left_out[f"{column!r} is missing"] += rows
+
+
+def _plain(column: Column) -> dict[str, Any]:
+    return {"kind": column.kind, **column.plain()}
+
+
+def _restored(plain: Mapping[str, Any]) -> Column:
+    """Return the column from which :func:`_plain` was made, after checking it."""
+    own = {name: value for name, value in plain.items() if name != "kind"}
+    return KINDS[plain["kind"]]("").restored(own, "column")
+
+
+def _count(value: Any) -> int:
+    """Return a count of a state; raise ValueError unless it is one."""
+    return check_whole(value, "a count of the state", least=0, most=2**63 - 1)
 
 
 def _moved(column: Column, key: str) -> str | None:

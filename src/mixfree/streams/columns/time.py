@@ -1,11 +1,12 @@
 """Columns of dates: their cycles, their calendar and their trend."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_one_of, shown
 from mixfree.streams.columns import dates
 from mixfree.streams.columns.column import GAP, MIN_ROWS, Column, Counts, Feature, Use
 from mixfree.streams.read.values import doubles, numbers_in
@@ -24,9 +25,9 @@ WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 SATURDAY = 5
 ROWS_PER_FEATURE = 10  # least rows per feature of a calendar
 DAY = 86_400_000_000  # microseconds
-MONDAY = 4 * DAY  # 5 January 1970
+HOUR = 3_600_000_000
+MONDAY = 4  # days since 1970
 ORIGIN = 10_957 * DAY  # 1 January 2000, the day 0 of a trend
-EVERY_DAY = (1 << 7) - 1  # bits
 EVERY_YEAR = 2.0 / 365.0  # leap years move the same day of the year by less
 
 
@@ -42,48 +43,8 @@ def _waves(part: str) -> list[str]:
 CELLS = [f"{hour:02} h{end}" for hour in range(24) for end in ("", " weekend")]
 
 
-class _Seen(NamedTuple):
-    """What times have shown.
-
-    The first and the last one in microseconds since 1970, the least and greatest share passed of
-    the day and of the year, the weekdays as bits, and whether all times are on the first, or all on
-    the last day of a month.
-    """
-
-    low: int = 2**63 - 1
-    high: int = -(2**63)
-    daily: tuple[float, float] = (1.0, 0.0)
-    yearly: tuple[float, float] = (1.0, 0.0)
-    weekdays: int = 0
-    begins: bool = True
-    ends: bool = True
-
-    @property
-    def hourly(self) -> bool:
-        """Whether the time of day varies."""
-        return self.daily[1] > self.daily[0]
-
-    @property
-    def seasonal(self) -> bool:
-        """Whether the time of year varies."""
-        return self.yearly[1] - self.yearly[0] > EVERY_YEAR
-
-    @property
-    def weekly(self) -> bool:
-        """Whether weekdays vary; dates that stand for months have none."""
-        return self.weekdays.bit_count() > 1 and not (self.begins or self.ends)
-
-    def joined(self, other: "_Seen") -> "_Seen":
-        """Return what both have shown."""
-        return _Seen(
-            min(self.low, other.low),
-            max(self.high, other.high),
-            (min(self.daily[0], other.daily[0]), max(self.daily[1], other.daily[1])),
-            (min(self.yearly[0], other.yearly[0]), max(self.yearly[1], other.yearly[1])),
-            self.weekdays | other.weekdays,
-            self.begins and other.begins,
-            self.ends and other.ends,
-        )
+# What times have shown: the least and the greatest of these.
+MOMENT, OF_DAY, OF_YEAR, WEEKDAY, FIRST, LAST = range(6)
 
 
 class Time(Column):
@@ -102,12 +63,16 @@ class Time(Column):
 
     Attributes
     ----------
+    times
+        Number of times.
     span
-        What all times have shown.
+        Their least and greatest microsecond since 1970, microsecond of the day, share of the year
+        and weekday, and whether they are the first or the last day of a month.
     """
 
     kind = "time"
     settings = ("name", "forced", "form", "time", "calendar", "parts")
+    seen = ("times", "span")
 
     def __init__(
         self,
@@ -120,7 +85,7 @@ class Time(Column):
     ) -> None:
         super().__init__(name, forced)
         self.form, self.time, self.calendar, self.parts = form, time, calendar, tuple(parts)
-        self.span = _Seen()
+        self.times, self.span = 0, np.zeros((2, 6))
         if time != "cyclic" and not self.is_clock:
             self.add("days")
         for part in PARTS if time != "linear" else ():
@@ -129,39 +94,19 @@ class Time(Column):
                 for key in _waves(part):
                     self.add(key)
 
-    def is_valid(self) -> bool:
-        """Whether settings and state are possible."""
-        span, form = self.span, isinstance(self.form, str) and dates.is_form(self.form)
-        shares = [*span.daily, *span.yearly]
-        return (
-            super().is_valid()
-            and form
-            and self.time in TIMES
-            and type(self.calendar) is bool
-            and all(isinstance(part, str) for part in self.parts)
-            and type(span.low) is type(span.high) is type(span.weekdays) is int
-            and len(shares) == 4
-            and all(type(share) is float for share in shares)
-        )
-
-    def plain(self) -> dict[str, Any]:
-        """Return settings and state as plain values."""
-        return super().plain() | {"span": tuple(self.span)}
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """Rebuild a column from :meth:`plain`; raise ValueError if it is invalid."""
-        column = super().from_plain(plain)
-        column.span = _Seen(*plain["span"])
-        if not column.is_valid():
-            raise ValueError(f"a column is invalid: {column!r}")
-        return column
+    def check(self, what: str) -> None:
+        """The form and its use are known."""
+        super().check(what)
+        check_one_of(self.time, "time", TIMES)
+        texts = all(isinstance(part, str) for part in self.parts)
+        if not (dates.is_form(self.form) and texts):
+            raise ValueError(f"state of the {what} is invalid: {shown((self.form, self.parts))}")
 
     @property
     def smooth(self) -> list[str]:
         """Raw features that are not indicators."""
         waves = [key for part in PARTS for key in _waves(part)]
-        return [key for key in ("days", *waves) if key in self.keys]
+        return [key for key in ("days", *waves) if key in self.places]
 
     @property
     def is_clock(self) -> bool:
@@ -200,19 +145,20 @@ class Time(Column):
         """Return the first row of each raw feature that has no place yet."""
         found = super().first_rows(entries, gap)
         names = [*CELLS[:: 1 + self.is_clock], *([] if self.is_clock else WEEKDAYS)]
-        if self.calendar and not self.keys.keys() >= set(names):
+        if self.calendar and min(map(self.place, names)) < 0:
             rows = np.flatnonzero(~np.isnat(entries))
-            for cells, codes in self._cells(entries[rows].astype(np.int64)):
-                for code, first in zip(*np.unique(codes, return_index=True), strict=True):
+            for cells, codes in self._cells(*_divided(entries[rows])):
+                for code in np.flatnonzero(np.bincount(codes)).tolist():
                     if self.place(cells[code]) < 0:
-                        found[cells[code]] = int(rows[first])
+                        found[cells[code]] = int(rows[(codes == code).argmax()])
         return found
 
-    def _cells(self, moments: Array) -> list[tuple[Sequence[str], Array]]:
+    def _cells(self, days: Array, of_day: Array) -> list[tuple[Sequence[str], Array]]:
         """Return names of indicators, and the index of each time among them."""
-        hours, weekdays = _calendar(moments)
+        hours = of_day // HOUR
         if self.is_clock:
             return [(CELLS, 2 * hours)]
+        weekdays = (days - MONDAY) % 7
         return [(CELLS, 2 * hours + (weekdays >= SATURDAY)), (WEEKDAYS, weekdays)]
 
     def learn(self, entries: Array) -> None:
@@ -220,62 +166,57 @@ class Time(Column):
         known = entries[~np.isnat(entries)]
         if not len(known):
             return
-        moments = known.astype(np.int64)
-        seen = _Seen(int(moments.min()), int(moments.max()))
-        # Once something varies, it need not be looked for.
-        if not self.span.hourly:
-            day = moments % DAY
-            seen = seen._replace(daily=(float(day.min() / DAY), float(day.max() / DAY)))
-        if not (self.span.seasonal or self.is_clock):
-            share = _of_year(known)
-            seen = seen._replace(yearly=(float(share.min()), float(share.max())))
-        if self.span.begins or self.span.ends:
-            begins, ends = _month_ends(known)
-            seen = seen._replace(begins=begins, ends=ends)
-        if not (self.span.weekdays == EVERY_DAY or self.is_clock):
-            for weekday in np.flatnonzero(np.bincount(_calendar(moments)[1])).tolist():
-                seen = seen._replace(weekdays=seen.weekdays | 1 << weekday)
-        self.span = self.span.joined(seen)
+        days, of_day = _divided(known)
+        different, which = _different(days)
+        different = different[np.bincount(which) > 0]
+        date = different.astype("M8[D]")
+        first, last = (each == each.astype("M8[M]") for each in (date, date + 1))
+        shown = known.astype(np.int64), of_day, _of_year(different), (different - MONDAY) % 7
+        ends = ([f(each) for each in (*shown, first, last)] for f in (np.min, np.max))
+        self._join(len(known), np.array([*ends], np.float64))
+
+    def _join(self, times: int, span: Array) -> None:
+        if self.times and times:
+            low, high = zip(self.span, span, strict=True)
+            span = np.array([np.minimum(*low), np.maximum(*high)])
+        self.span, self.times = span if times else self.span, self.times + times
 
     def merge(self, other: Self) -> None:
         """Join the spans of both."""
-        self.span = self.span.joined(other.span)
+        self._join(other.times, other.span)
 
     def write(self, entries: Array, gap: Array | None, out: Array) -> None:
         """Write the raw features."""
         rows = slice(None) if gap is None else np.flatnonzero(~gap)
         times = entries[rows]
-        moments = times.astype(np.int64)
-        if "days" in self.keys:
-            out[rows, self.place("days")] = (moments - ORIGIN) / DAY
-        weekdays = _calendar(moments)[1]
-        for part in ("hour", "season"):
-            if f"{part} sin" in self.keys:
-                share = (moments % DAY) / DAY if part == "hour" else _of_year(times)
-                self._write_waves(part, 2.0 * np.pi * share, slice(None), out, rows)
-        if "weekday sin" in self.keys:
-            self._write_waves("weekday", 2.0 * np.pi * np.arange(7.0) / 7.0, weekdays, out, rows)
+        if not len(times):
+            return
+        days, of_day = _divided(times)
+        if "days" in self.places:
+            out[rows, self.place("days")] = (times.astype(np.int64) - ORIGIN) / DAY
+        if "hour sin" in self.places:
+            self._write_waves("hour", of_day / DAY, slice(None), out, rows)
+        different, which = _different(days)
+        if "season sin" in self.places:
+            self._write_waves("season", _of_year(different), which, out, rows)
+        if "weekday sin" in self.places:
+            self._write_waves("weekday", (different - MONDAY) % 7 / 7.0, which, out, rows)
         if self.calendar:
             at = np.arange(len(out))[rows]
-            for cells, codes in self._cells(moments):
-                self._write_cells(cells, codes, out, at)
+            for names, codes in self._cells(days, of_day):
+                to = np.array([self.place(name) for name in names])[codes]
+                out[at[to >= 0], to[to >= 0]] = 1.0
 
-    def _write_waves(self, part: str, angle: Array, which: Any, out: Array, rows: Any) -> None:
-        sin, cos = np.sin(angle), np.cos(angle)
-        for wave, (odd, even) in enumerate([(sin, cos), (2.0 * sin * cos, cos * cos - sin * sin)]):
-            if wave < PARTS[part][1]:
-                names = _waves(part)[2 * wave : 2 * wave + 2]
-                for name, values in zip(names, (odd, even), strict=True):
-                    out[rows, self.place(name)] = values[which]
-
-    def _write_cells(self, names: Sequence[str], codes: Array, out: Array, rows: Array) -> None:
-        at = np.array([self.place(name) for name in names])[codes]
-        out[rows[at >= 0], at[at >= 0]] = 1.0
+    def _write_waves(self, part: str, shares: Array, which: Any, out: Array, rows: Any) -> None:
+        """Write sines and cosines of shares of a period, of which each row has one."""
+        for wave in range(PARTS[part][1]):
+            for of, key in zip((np.sin, np.cos), _waves(part)[2 * wave :], strict=False):
+                out[rows, self.place(key)] = of(2.0 * np.pi * (wave + 1) * shares)[which]
 
     @property
     def days(self) -> float:
         """Days between the first and the last time."""
-        return max(self.span.high - self.span.low, 0) / DAY
+        return float(self.span[1, MOMENT] - self.span[0, MOMENT]) / DAY
 
     def usable(self) -> list[str]:
         """Return the parts that vary, and whose period is covered.
@@ -285,13 +226,17 @@ class Time(Column):
         """
         if self.time == "linear":
             return ["days"]
+        low, high = self.span.tolist()
+        varies = {
+            "hour": high[OF_DAY] > low[OF_DAY],
+            "weekday": high[WEEKDAY] > low[WEEKDAY] and not (low[FIRST] or low[LAST]),
+            "season": high[OF_YEAR] - low[OF_YEAR] > EVERY_YEAR,
+        }
         if self.is_clock:
-            return ["hour"] * (self.time == "cyclic" or self.span.hourly)
+            return ["hour"] * (self.time == "cyclic" or varies["hour"])
         if self.time == "cyclic":
             return [*PARTS]
         long = {part: self.days >= WHOLE * length for part, (length, _) in PARTS.items()}
-        span = self.span
-        varies = {"hour": span.hourly, "weekday": span.weekly, "season": span.seasonal}
         found = [part for part in PARTS if long[part] and varies[part]]
         return found + ["days"] * (self.days >= WHOLE * TREND)
 
@@ -312,9 +257,8 @@ class Time(Column):
     def use(self, counts: Counts, rows: int, calendar: str = "cycles") -> Use:
         """Use the parts that the span of all times allows."""
         parts = self.usable()
-        if self.span.low >= self.span.high and self.time != "cyclic":
-            once = self.span.low == self.span.high
-            why = "constant" if once else "without a valid date"
+        if not self.days and self.time != "cyclic":
+            why = "constant" if self.times else "without a valid date"
             return Use(self.gap_feature(counts, rows), [GAP], why)
         if not parts and self.forced and not self.is_clock:
             parts = ["days"]
@@ -341,17 +285,17 @@ class Time(Column):
 
     def _wave(self, key: str) -> dict[str, float]:
         """Return the raw features that a sine or cosine is the sum of."""
-        if key in self.keys:
+        if key in self.places:
             return {key: 1.0}
         place, angles = _waves("weekday").index(key), 2.0 * np.pi * np.arange(7.0) / 7.0
         wave = (np.cos if place % 2 else np.sin)((1 + place // 2) * angles)
-        return {day: float(wave[at]) for at, day in enumerate(WEEKDAYS) if day in self.keys}
+        return {day: float(wave[at]) for at, day in enumerate(WEEKDAYS) if day in self.places}
 
     def _hours(self, counts: Counts, apart: bool) -> list[Feature]:
         """Return hours of the day, at weekends apart or not, without the most frequent one."""
         found = []
         for hour in range(24):
-            keys = [key for key in CELLS[2 * hour : 2 * hour + 2] if key in self.keys]
+            keys = [key for key in CELLS[2 * hour : 2 * hour + 2] if key in self.places]
             for of in [[key] for key in keys] if apart else [keys]:
                 name = of[0] if apart else CELLS[2 * hour]
                 found.append((self._feature(name, dict.fromkeys(of, 1.0)), sum(map(counts, of))))
@@ -361,7 +305,7 @@ class Time(Column):
         """Return weekdays without the most frequent one, and without one of the weekend."""
         found = list[Feature]()
         for group in [WEEKDAYS[:SATURDAY], WEEKDAYS[SATURDAY:]] if apart else [WEEKDAYS]:
-            days = [day for day in group if day in self.keys]
+            days = [day for day in group if day in self.places]
             found += _without_reference([(self._feature(d, {d: 1.0}), counts(d)) for d in days])
         return found
 
@@ -400,23 +344,26 @@ def _without_reference(found: Sequence[tuple[Feature, float]]) -> list[Feature]:
     return [each[0] for each in enough if each is not first]
 
 
-def _calendar(moments: Array) -> tuple[Array, Array]:
-    """Return hours and weekdays (0 is Monday) of times in microseconds since 1970."""
-    return moments % DAY // 3_600_000_000, (moments - MONDAY) // DAY % 7
+def _divided(times: Array) -> tuple[Array, Array]:
+    """Return days since 1970 and microseconds of the day."""
+    days, of_day = np.divmod(times.astype(np.int64), DAY)
+    return days, of_day
 
 
-def _of_year(times: Array) -> Array:
-    """Return the share of the year that has passed."""
-    year = times.astype("M8[Y]")
-    first, following = year.astype("M8[us]"), (year + 1).astype("M8[us]")
-    return np.asarray((times - first) / (following - first))
+def _different(days: Array) -> tuple[Array, Array]:
+    """Return the different days, or all between them, and the place of each day among them."""
+    first, last = int(days.min()), int(days.max())
+    if last - first < len(days):
+        return np.arange(first, last + 1), days - first
+    return np.unique(days, return_inverse=True)
 
 
-def _month_ends(times: Array) -> tuple[bool, bool]:
-    """Return whether all times are on the first, and whether all are on the last day of a month."""
-    days = times.astype("M8[D]")
-    first, last = (bool((each == each.astype("M8[M]")).all()) for each in (days, days + 1))
-    return first, last
+def _of_year(days: Array) -> Array:
+    """Return the share of the year that has passed at noon."""
+    date = days.astype("M8[D]")
+    year = date.astype("M8[Y]")
+    first, following = year.astype("M8[D]"), (year + 1).astype("M8[D]")
+    return np.asarray(((date - first).astype(float) + 0.5) / (following - first).astype(float))
 
 
 def _joined(parts: Sequence[Any]) -> Array:

@@ -303,7 +303,7 @@ class StreamFit(EncodedFit):
         ValueError
             If a column of numbers or dates had too many other texts.
         """
-        self.encoder.check_strays()
+        self.encoder.check_parsed()
         self.complete = True
         self.seconds = self.seconds if seconds is None else seconds
 

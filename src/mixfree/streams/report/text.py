@@ -58,7 +58,7 @@ def _rows_read(fit: StreamFit) -> Iterator[str]:
     yield f"{rate:,.0f} rows per second{compiled}"
     for reason, count in fit.encoder.left_out.most_common():
         yield f"{count:,} left out: {reason}"
-    for count, first in fit.encoder.strays.values():
+    for count, first in fit.encoder.not_parsed.values():
         yield f"{count:,} treated as missing, the first: {first}"
     for column, count in fit.encoder.unknown.most_common():
         yield f"{count:,} with a text in {column!r} that the first rows lack"

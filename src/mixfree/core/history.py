@@ -2,32 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
 
 PER_DECADE = 20
-
-
-class Run(Protocol):
-    """An optimiser, or any object with sample and step counts and an output point."""
-
-    @property
-    def samples(self) -> int:
-        """Samples observed so far."""
-
-    @property
-    def steps(self) -> int:
-        """Steps taken so far."""
-
-    @property
-    def average(self) -> Array:
-        """The output point."""
-
-
-AnyRun = TypeVar("AnyRun", bound=Run)
 
 
 @dataclass(repr=False)
@@ -46,7 +27,7 @@ class History:
     _steps: list[int] = field(default_factory=list)
     _points: list[Array] = field(default_factory=list)
 
-    def record(self, opt: Run) -> None:
+    def record(self, opt: Any) -> None:
         """Add a row, unless there is one for this sample count."""
         if not self._samples or self._samples[-1] != opt.samples:
             self._samples.append(opt.samples)
@@ -92,17 +73,17 @@ def marks(after: int = 0) -> Iterator[int]:
 
 
 def follow(
-    opt: AnyRun,
+    opt: Any,
     advance: Callable[[int, int], bool | None],
     total: float,
-    each: Callable[[AnyRun, bool], bool | None] | None = None,
+    each: Callable[[Any, bool], bool | None] | None = None,
     chunk: int = 1 << 17,
     first: int = 0,
 ) -> History:
     """Call ``advance(start, stop)`` for ``total`` samples, or until it returns False.
 
-    Every mark of the grid from ``first`` on is recorded.
-
+    ``opt`` is an optimiser, or anything else with samples, steps and an average. Every mark of the
+    grid from ``first`` on is recorded.
     ``each(run, at_mark)`` is called at every mark and after every ``chunk``; the run stops when
     it returns True.
     """

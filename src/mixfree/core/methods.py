@@ -18,11 +18,6 @@ from mixfree.steps.ladder_rule import BLOCK
 class SGD(Method):
     """Plain SGD with step α/√t.
 
-    Parameters
-    ----------
-    x0, domain, alpha, output, mirror, seed
-        As for every :class:`Method`.
-
     Examples
     --------
     >>> opt = SGD([0.0, 0.0])
@@ -38,11 +33,6 @@ class SGD(Method):
 
 class AdaGrad(Method):
     """AdaGrad-Norm on plain gradients.
-
-    Parameters
-    ----------
-    x0, domain, alpha, output, mirror, seed
-        As for every :class:`Method`.
 
     Examples
     --------
@@ -65,9 +55,7 @@ class SGDMLMC(Method):
     Parameters
     ----------
     levels, weights, horizon
-        Level law of the gradient: see :class:`mixfree.MLMC`.
-    x0, domain, alpha, output, mirror, seed
-        As for every :class:`Method`.
+        Levels of the gradient: see :class:`mixfree.MLMC`.
 
     Examples
     --------
@@ -76,6 +64,7 @@ class SGDMLMC(Method):
     """
 
     name = "sgd-mlmc"
+    adaptive: ClassVar[bool] = False  # whether steps are those of AdaGrad
 
     def __init__(
         self,
@@ -87,10 +76,11 @@ class SGDMLMC(Method):
         **common: Unpack[Common],
     ) -> None:
         law = MLMC(levels, weights, horizon, common.get("seed", 0))
-        super().__init__(x0, law, InverseSqrt, **common)
+        rule = _adagrad(common) if self.adaptive else InverseSqrt
+        super().__init__(x0, law, rule, **common)
 
 
-class MAG(Method):
+class MAG(SGDMLMC):
     """MLMC gradients of five levels, as in the paper's experiments, with AdaGrad-Norm steps.
 
     :class:`Algorithm1` is the paper's algorithm to the letter.
@@ -98,9 +88,7 @@ class MAG(Method):
     Parameters
     ----------
     levels, weights, horizon
-        Level law of the gradient: see :class:`mixfree.MLMC`.
-    x0, domain, alpha, output, mirror, seed
-        As for every :class:`Method`.
+        Levels of the gradient: see :class:`mixfree.MLMC`.
 
     Examples
     --------
@@ -110,33 +98,20 @@ class MAG(Method):
     """
 
     name = "mag"
-
-    def __init__(
-        self,
-        x0: npt.ArrayLike,
-        *,
-        levels: int | None = 5,
-        weights: str = "exact",
-        horizon: int | None = None,
-        **common: Unpack[Common],
-    ) -> None:
-        law = MLMC(levels, weights, horizon, common.get("seed", 0))
-        super().__init__(x0, law, _adagrad(common), **common)
+    adaptive = True
 
 
 class Algorithm1(Method):
     """Algorithm 1 to the letter: T steps, levels J ~ Geom(½) with 2^J ≤ T, else g⁰; α = D/√2.
 
     The run ends after T steps, which take about T·log₂ T samples; later samples change nothing.
-    The paper's experiments use five levels instead, as :class:`MAG` does.
+    The paper's experiments use five levels instead, as :class:`MAG` does. The defaults are those of
+    Theorem 3.3 (bounded domain, α = D/√2, average); Theorem 4.3 has no domain and α = 1.
 
     Parameters
     ----------
     horizon
         T, the number of steps.
-    x0, domain, alpha, output, mirror, seed
-        As for every :class:`Method`. The defaults are those of Theorem 3.3 (bounded domain,
-        α = D/√2, average); Theorem 4.3 has no domain and α = 1.
 
     Examples
     --------
@@ -148,13 +123,7 @@ class Algorithm1(Method):
     name = "algorithm-1"
     required: ClassVar[Mapping[str, Any]] = {"horizon": 1000}
 
-    def __init__(
-        self,
-        x0: npt.ArrayLike,
-        *,
-        horizon: int,
-        **common: Unpack[Common],
-    ) -> None:
+    def __init__(self, x0: npt.ArrayLike, *, horizon: int, **common: Unpack[Common]) -> None:
         horizon = check_whole(horizon, "horizon")
         law = MLMC(None, "exact", horizon, common.get("seed", 0), max_steps=horizon)
         super().__init__(x0, law, AdaGradNorm, **common)
@@ -167,8 +136,6 @@ class Ladder(Method):
     ----------
     first, block, length
         As in :class:`mixfree.steps.Ladder`.
-    x0, domain, alpha, output, mirror, seed
-        As for every :class:`Method`.
 
     Examples
     --------
@@ -205,8 +172,6 @@ class MiniBatch(Method):
     ----------
     batch
         Consecutive samples per step.
-    x0, domain, alpha, output, mirror, seed
-        As for every :class:`Method`.
 
     Examples
     --------
@@ -217,13 +182,7 @@ class MiniBatch(Method):
 
     name = "minibatch"
 
-    def __init__(
-        self,
-        x0: npt.ArrayLike,
-        *,
-        batch: int = 32,
-        **common: Unpack[Common],
-    ) -> None:
+    def __init__(self, x0: npt.ArrayLike, *, batch: int = 32, **common: Unpack[Common]) -> None:
         super().__init__(x0, gradients.MiniBatch(batch), InverseSqrt, **common)
 
 
@@ -236,8 +195,6 @@ class EMD(Method):
         The mixing time τ of the stream.
     horizon
         T, the number of steps, if it is known.
-    x0, domain, alpha, output, mirror, seed
-        As for every :class:`Method`.
 
     Examples
     --------
@@ -274,8 +231,6 @@ class SGDDD(Method):
     ----------
     mixing_time
         The mixing time τ of the stream.
-    x0, domain, alpha, output, mirror, seed
-        As for every :class:`Method`.
 
     Examples
     --------
@@ -288,13 +243,7 @@ class SGDDD(Method):
     required: ClassVar[Mapping[str, Any]] = {"mixing_time": 1}
     default_output = "tail"
 
-    def __init__(
-        self,
-        x0: npt.ArrayLike,
-        *,
-        mixing_time: int,
-        **common: Unpack[Common],
-    ) -> None:
+    def __init__(self, x0: npt.ArrayLike, *, mixing_time: int, **common: Unpack[Common]) -> None:
         super().__init__(x0, DataDrop(mixing_time), InverseSqrt, **common)
 
 
@@ -308,8 +257,6 @@ class SGDER(Method):
     buffer, gap
         As in :class:`mixfree.gradients.Replay`; the step is α/(8·buffer), as in Jain et al. 2021
         with α = 1/R.
-    x0, domain, alpha, output, mirror, seed
-        As for every :class:`Method`.
 
     Examples
     --------
@@ -353,27 +300,15 @@ class Methods(dict[str, type[Method]]):
     """A dictionary of methods by name, printed as a table."""
 
     def __str__(self) -> str:
-        head = ("method", "gradient", "step", "output", "needs the mixing time")
-        lines = [" ".join(f"{cell:14}" for cell in row).rstrip() for row in [head, *self._rows()]]
-        return "\n".join(lines)
-
-    def _rows(self) -> list[tuple[str, ...]]:
-        rows: list[tuple[str, ...]] = []
+        rows = [("method", "gradient", "step", "output", "needs the mixing time")]
         for name, method in self.items():
-            needs = method.needs_mixing_time()
-            rows.append((name, *method.parts(), method.default_output, "yes" if needs else "no"))
-        return rows
+            needs = "yes" if method.needs_mixing_time() else "no"
+            rows.append((name, *method.parts(), method.default_output, needs))
+        return "\n".join(" ".join(f"{cell:14}" for cell in row).rstrip() for row in rows)
 
 
-_TABLE = Methods(
-    {
-        method.name: method
-        for method in (
-            *(SGD, AdaGrad, SGDMLMC, MAG, Algorithm1, Ladder, MiniBatch),
-            *(EMD, SGDDD, SGDER, SGDRER),
-        )
-    }
-)
+_ALL = (SGD, AdaGrad, SGDMLMC, MAG, Algorithm1, Ladder, MiniBatch, EMD, SGDDD, SGDER, SGDRER)
+_TABLE = Methods({method.name: method for method in _ALL})
 
 
 def methods() -> Methods:

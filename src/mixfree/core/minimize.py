@@ -140,7 +140,8 @@ def minimize(
             show(at.samples)
             return callback(at) if callback is not None and at_mark else None
 
-        if _runs_compiled(grad, stream, run):
+        # Only Numba's own functions have a py_func, so Numba need not be imported to ask.
+        if isinstance(stream, np.ndarray) and hasattr(grad, "py_func") and run.has_twin:
             rows = np.ascontiguousarray(np.asarray(stream)[:max_samples])
             history = _compiled(run, grad, rows, each)
         else:
@@ -204,12 +205,3 @@ def _not_compiled(error: Exception, x: Array, stream: Array) -> TypeError:
         f"grad(x, z) must return a vector of real numbers, but Numba cannot compile it for "
         f"x of type {typeof(x)} and z of type {typeof(stream[0])}: {reason}"
     )
-
-
-def _runs_compiled(grad: GradientFunction, stream: Any, opt: Optimizer) -> bool:
-    # Only Numba's own functions have a py_func, so Numba need not be imported to ask.
-    if not (isinstance(stream, np.ndarray) and hasattr(grad, "py_func")):
-        return False
-    from mixfree.kernels.plan import compilable
-
-    return compilable(opt)

@@ -85,7 +85,7 @@ def whole(folder, rows, gram):
     )
     learner = StreamFit.load(model).model.learner
     closed = np.linalg.solve(gram[:-1, :-1], gram[:-1, -1])
-    low, high = np.asarray(learner.conf_int()).reshape(4, 2).T
+    low, high = np.asarray(learner.inference.conf_int()).reshape(4, 2).T
     found = np.ravel(learner.weights)
     show(
         "Its weights",

@@ -196,7 +196,7 @@ def watch(cell):
         here = slice(start, start + EVERY)
         learner.advance(x[here], y[here])
         for kind in left if start + EVERY >= FROM else ():
-            low, high = learner.conf_int(anytime=kind == "anytime")[0].T
+            low, high = learner.inference.conf_int(anytime=kind == "anytime")[0].T
             left[kind] |= (truth < low) | (high < truth)
     return {kind: float(out.mean()) for kind, out in left.items()}
 
@@ -209,7 +209,11 @@ def intervals(model, x, y):
         learner = ExactLearner(loss, x.shape[1], l2=None, **options)
         learner.advance(x, y)
         weights = learner.weights[0]
-        return weights, learner.conf_int()[0, :, 1] - weights, bool(learner.remark)
+        return (
+            weights,
+            learner.inference.conf_int()[0, :, 1] - weights,
+            bool(learner.inference.remark),
+        )
 
     ours = fit()
     data, usual = (loss, ours[0], x, y), int(4.0 * (len(y) / 100.0) ** (2.0 / 9.0))

@@ -44,7 +44,7 @@ def test_any_cut_permutation_and_order_of_merging_gives_the_same_fit(rows, cuts,
     for part in parts:
         in_pieces.advance(*part)
     np.testing.assert_array_equal(in_pieces.weights, whole.weights)
-    np.testing.assert_array_equal(in_pieces.bse, whole.bse)
+    np.testing.assert_array_equal(in_pieces.inference.bse, whole.inference.bse)
     merged = ExactLearner(Squared(), 4)
     for place in rng.permutation(len(parts)):
         merged.merge(learnt(*parts[place]))
@@ -85,8 +85,8 @@ def test_means_have_intervals_of_the_shape_of_predictions():
     assert (low < learner.predict(x[:7])).all() and (learner.predict(x[:7]) < high).all()
     wide = learner.mean_interval(x[:7], 0.99)
     assert (wide[1] - wide[0] > high - low).all()
-    assert learner.conf_int().shape == (1, 5, 2)
-    assert learner.effective_rows == pytest.approx(5000, rel=0.3)
+    assert learner.inference.conf_int().shape == (1, 5, 2)
+    assert learner.inference.effective_rows == pytest.approx(5000, rel=0.3)
 
 
 def test_a_half_life_is_reported_and_refuses_what_it_cannot_do():
@@ -95,7 +95,7 @@ def test_a_half_life_is_reported_and_refuses_what_it_cannot_do():
     assert learner.half_life in (50.0, 200.0, 800.0, 3200.0, 12800.0, np.inf)
     assert learnt(x, y).half_life is None
     with pytest.raises(ValueError, match="intervals need half_life=None"):
-        learner.conf_int()
+        learner.inference.conf_int()
     with pytest.raises(ValueError, match="merge needs half_life=None"):
         learner.merge(learnt(x, y, half_life="auto"))
 
@@ -145,6 +145,6 @@ def test_a_change_is_found_and_noise_is_not():
             ("slope", x, noise + np.where(later, -0.5, 0.5) * x[:, 0]),
             ("level", x, noise + 0.7 * later),
         ):
-            found[name] += learnt(rows, y).changed
+            found[name] += learnt(rows, y).inference.changed
     assert max(found["noise"], found["correlated"]) <= 2, found
     assert min(found["slope"], found["level"]) >= 195, found

@@ -62,7 +62,7 @@ def test_a_column_that_appears_later_was_zero_before(rows, intercept):
     close(grown.weights, whole.weights)
     assert grown.samples == rows and grown.columns == 5
     if rows > 100:
-        close(grown.bse, whole.bse)
+        close(grown.inference.bse, whole.inference.bse)
         close(grown.profile().ratios, whole.profile().ratios, 1e-6)
 
 
@@ -139,7 +139,7 @@ def test_batches_stay_equally_long_when_blocks_change(before, after):
     assert batches.length * len(batches) > 50_000
     assert learner.samples == fit.total.rows == 60_001
     assert max(map(len, windows.all[:-1])) == windows.length
-    assert learner.conf_int()[0, 0, 0] < 1.0 < learner.conf_int()[0, 0, 1]
+    assert learner.inference.conf_int()[0, 0, 0] < 1.0 < learner.inference.conf_int()[0, 0, 1]
 
 
 def test_fits_of_different_columns_merge_in_any_order():
@@ -169,8 +169,8 @@ def test_a_mapped_fit_is_the_fit_to_mapped_rows(kind):
     mapped, direct = raw.mapped(kind(T)), learnt(Squared(), (x @ T, y, w))
     for _ in range(2):
         close(mapped.weights, direct.weights)
-        close(mapped.conf_int(), direct.conf_int())
-        close(mapped.effective_rows, direct.effective_rows)
+        close(mapped.inference.conf_int(), direct.inference.conf_int())
+        close(mapped.inference.effective_rows, direct.inference.effective_rows)
         close(mapped.mean_squares(mapped.weights), direct.mean_squares(direct.weights))
         for learner in (mapped, direct):
             learner.advance(x[:5000] @ T, -y[:5000], w[:5000])
@@ -202,7 +202,7 @@ def test_mapped_fits_of_other_losses(loss):
         direct.losses(x @ T, y)
     )
     assert lost < 0.05 * gained, (lost, gained, mapped.gap)
-    assert np.isfinite(mapped.conf_int()).all()
+    assert np.isfinite(mapped.inference.conf_int()).all()
     mapped.advance(x @ T, y)
     assert mapped.samples == 8000
 

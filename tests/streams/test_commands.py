@@ -327,8 +327,8 @@ def test_inspect_an_exact_fit(tmp_path, capsys):
     expected = zip(
         ["a", "none", "intercept"],
         learner.weights[0],
-        learner.bse[0],
-        *learner.conf_int(0.05)[0].T,
+        learner.inference.bse[0],
+        *learner.inference.conf_int(0.05)[0].T,
         strict=True,
     )
     for name, *values in expected:
@@ -339,7 +339,7 @@ def test_inspect_an_exact_fit(tmp_path, capsys):
         assert float(found[3]) == pytest.approx(values[0] / values[1], abs=0.006)
         assert (found[7] is None) == (name == "none")
     assert "* p < 0.05" in out
-    assert f"effective rows    {learner.effective_rows:,.0f}" in out
+    assert f"effective rows    {learner.inference.effective_rows:,.0f}" in out
 
 
 def test_inspect_says_when_intervals_cannot_be_trusted(tmp_path, capsys):

@@ -138,7 +138,10 @@ def test_resuming_gives_the_same_bits_wherever_it_was_cut(tmp_path, monkeypatch,
     found = StreamFit.load(tmp_path / "m")
     assert same_timeline(found, whole)
     if options == OPTIONS["exact"]:
-        assert found.learner.conf_int().tobytes() == whole.learner.conf_int().tobytes()
+        assert (
+            found.learner.inference.conf_int().tobytes()
+            == whole.learner.inference.conf_int().tobytes()
+        )
     if options == OPTIONS["forgetting"]:
         assert found.learner.forgetting.history == whole.learner.forgetting.history
 

@@ -39,6 +39,9 @@ def test_killed_twenty_times(tmp_path, options):
     assert resumed.read == whole.read == resumed.used == 40_000
     assert resumed.learner.weights.tobytes() == whole.learner.weights.tobytes()
     if not options:
-        assert resumed.learner.conf_int().tobytes() == whole.learner.conf_int().tobytes()
+        assert (
+            resumed.learner.inference.conf_int().tobytes()
+            == whole.learner.inference.conf_int().tobytes()
+        )
         assert resumed.running_loss == whole.running_loss
     assert resumed.reservoir.rows.tobytes() == whole.reservoir.rows.tobytes()

@@ -57,7 +57,7 @@ def check_same(found, alone):
     )
     # Batches are cut elsewhere: standard errors are those of other 32 to 64 batches.
     noise = 4.0 / np.sqrt(2.0 * 32)
-    ratio = found.model.learner.bse / alone.model.learner.bse
+    ratio = found.model.learner.inference.bse / alone.model.learner.inference.bse
     assert (np.abs(np.log(ratio)) < noise).all(), ratio
 
 

@@ -11,7 +11,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole, shown
 from mixfree.base.state import loading
 from mixfree.linear.ahead import WINDOWS, Ahead
-from mixfree.linear.exact.batch_means import BatchMeans, Wald
+from mixfree.linear.exact.batch_means import BatchMeans
 from mixfree.linear.exact.blocks import PARTS
 from mixfree.linear.exact.forgetting import Forgetting
 from mixfree.linear.exact.mapping import ColumnMap
@@ -280,16 +280,6 @@ class ExactLearner:
         return None if found is None or not found[1] > 0.0 else 1.0 - found[0] / found[1]
 
     @property
-    def trusted(self) -> bool:
-        """Whether there are enough batches, and they are not correlated."""
-        return self.inference.enough and not self.inference.correlated
-
-    @property
-    def assumed(self) -> str:
-        """What the intervals assume, in words."""
-        return self.inference.assumed
-
-    @property
     def gap(self) -> Gap:
         """Loss above that of the fit to all rows: an estimate and a 95 % upper bound."""
         return self._fit.gap() if isinstance(self._fit, GlmFit) else NOTHING
@@ -298,27 +288,6 @@ class ExactLearner:
     def ridge(self) -> float:
         """The ridge that was added because no weights were best; 0 where there are best ones."""
         return self._fit.ridge if isinstance(self._fit, GlmFit) else 0.0
-
-    @property
-    def bse(self) -> Array:
-        """Standard errors of the weights, which allow for correlated rows."""
-        return self.inference.bse
-
-    def conf_int(self, alpha: float = 0.05, anytime: bool = False) -> Array:
-        """Return intervals at level 1 − alpha: per output, one row per weight, intercept last.
-
-        With ``anytime``, all intervals of a growing stream hold together with that probability.
-        """
-        return self.inference.conf_int(alpha, anytime)
-
-    @property
-    def p_values(self) -> Array:
-        """P-values of the weights being 0, which allow for correlated rows."""
-        return self.inference.p_values
-
-    def wald(self, places: Sequence[int]) -> Wald:
-        """Test that the weights at ``places`` are all 0, in every output; the intercept is last."""
-        return self.inference.wald(places)
 
     def mean_interval(self, rows: Any, level: float = 0.95) -> tuple[Array, Array]:
         """Return the ends of intervals of the predicted means, each shaped like predictions."""
@@ -329,24 +298,9 @@ class ExactLearner:
         half = half.reshape(middle.shape)
         return middle - half, middle + half
 
-    @property
-    def effective_rows(self) -> float:
-        """Effective sample size; NaN for too few rows."""
-        return self.inference.effective_rows
-
     def profile(self) -> Profile | None:
         """Return the variance inflation by block length; None with a half-life."""
         return None if self.half_life is not None else self.inference.profile
-
-    @property
-    def remark(self) -> str:
-        """A sentence on why intervals cannot be trusted; empty if there is no known reason."""
-        return self.inference.remark
-
-    @property
-    def changed(self) -> bool:
-        """Whether the later half of the rows differs from the earlier one by more than chance."""
-        return self.inference.changed
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""

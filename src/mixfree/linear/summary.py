@@ -134,7 +134,8 @@ def lines_of(
     errors, p = np.full(weights.shape, math.nan), np.full(weights.shape, math.nan)
     ends = np.full((*weights.shape, 2), math.nan)
     if knows_intervals(learner):
-        errors, ends, p = learner.bse, learner.conf_int(alpha), learner.p_values
+        inference = learner.inference
+        errors, ends, p = inference.bse, inference.conf_int(alpha), inference.p_values
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = weights / errors
     found = labels if len(weights) > 1 else [None]
@@ -171,17 +172,21 @@ def summary_of(
     """
     with_errors = knows_intervals(learner)
     facts = {"rows": f"{learner.samples:,}"}
-    if with_errors and not math.isnan(effective := learner.effective_rows):
+    if with_errors and not math.isnan(effective := learner.inference.effective_rows):
         facts["effective rows"] = f"{effective:,.0f}"
     facts["loss"] = type(learner.loss).__name__.lower()
     if (explained := learner.explained) is not None:
         name = "R²" if isinstance(learner.loss, Squared) else "pseudo-R²"
         facts[name] = f"{explained:.4f}"
-    facts["errors"] = learner.assumed if with_errors else "none with a half-life"
-    tests = {name: learner.wald(places) for name, places in (groups or {}).items() if with_errors}
-    remark = learner.remark if with_errors else "no intervals with a half-life"
+    facts["errors"] = learner.inference.assumed if with_errors else "none with a half-life"
+    tests = {
+        name: learner.inference.wald(places)
+        for name, places in (groups or {}).items()
+        if with_errors
+    }
+    remark = learner.inference.remark if with_errors else "no intervals with a half-life"
     lines = lines_of(learner, names, labels, alpha)
-    marked = with_errors and learner.trusted
+    marked = with_errors and learner.inference.trusted
     return Summary(facts, lines, tests, remark, 1.0 - alpha, marked)
 
 

@@ -84,17 +84,17 @@ class Results(BaseEstimator):
     @property
     def effective_rows_(self) -> float:
         """Effective sample size: equivalent number of independent rows (exact method only)."""
-        return self._exact("effective_rows_").effective_rows
+        return self._exact("effective_rows_").inference.effective_rows
 
     @property
     def bse_(self) -> Array:
         """Standard errors, like :attr:`coef_` with the intercept last (exact method only)."""
-        return self._like_coef(self._exact("bse_").bse)
+        return self._like_coef(self._exact("bse_").inference.bse)
 
     @property
     def pvalues_(self) -> Array:
         """P-values of weights being 0, like :attr:`coef_` with the intercept last (exact only)."""
-        return self._like_coef(self._exact("pvalues_").p_values)
+        return self._like_coef(self._exact("pvalues_").inference.p_values)
 
     def conf_int(self, alpha: float = 0.05, anytime: bool = False) -> Array:
         """Return intervals of the weights at level 1 − alpha by batch means (exact method only).
@@ -104,7 +104,7 @@ class Results(BaseEstimator):
         after every chunk: with probability 1 − alpha all of them contain the weight, for streams
         that are watched from about 1,000 rows on.
         """
-        found = self._exact("conf_int").conf_int(alpha, anytime)
+        found = self._exact("conf_int").inference.conf_int(alpha, anytime)
         return found[0] if len(found) == 1 else found
 
     def wald(self, names: Sequence[str | int] | str) -> Wald:
@@ -136,7 +136,7 @@ class Results(BaseEstimator):
             if not found:
                 raise ValueError(f"there is no feature {shown(name)}: {shown(known)}")
             places += found
-        return self._exact("wald").wald(sorted(set(places)))
+        return self._exact("wald").inference.wald(sorted(set(places)))
 
     def summary(self, alpha: float = 0.05) -> Summary:
         """Return the table of the fit: weights, standard errors, t, p and intervals.

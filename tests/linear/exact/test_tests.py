@@ -26,7 +26,7 @@ def p_values():
         x, noise = autoregressive(rng, 6000, 6), autoregressive(rng, 6000, 1)[:, 0]
         learner = ExactLearner(Squared(), 6)
         learner.advance(x, x[:, 5] + noise)
-        found.append([learner.p_values[0, 0], learner.wald(range(5)).p_value])
+        found.append([learner.inference.p_values[0, 0], learner.inference.wald(range(5)).p_value])
     return np.array(found).T
 
 
@@ -46,9 +46,9 @@ def test_one_weight_has_the_same_p_value_alone_and_jointly():
     learner = ExactLearner(Squared(), 3)
     learner.advance(x, 0.05 * x[:, 0] + rng.normal(size=4000))
     for place in range(4):
-        test = learner.wald([place])
-        assert test.p_value == pytest.approx(learner.p_values[0, place], rel=1e-9)
-        ratio = learner.weights[0, place] / learner.bse[0, place]
+        test = learner.inference.wald([place])
+        assert test.p_value == pytest.approx(learner.inference.p_values[0, place], rel=1e-9)
+        ratio = learner.weights[0, place] / learner.inference.bse[0, place]
         assert test.statistic == pytest.approx(ratio**2, rel=1e-9)
 
 
@@ -61,7 +61,7 @@ def test_joint_tests_do_not_depend_on_the_basis():
     for matrix in (np.eye(2), np.array([[3.0, 1.0], [-2.0, 5.0]])):
         learner = ExactLearner(Logistic(), 2, l2=None)
         learner.advance(x @ matrix, y)
-        found.append(learner.wald([0, 1]).statistic)
+        found.append(learner.inference.wald([0, 1]).statistic)
     assert found[0] == pytest.approx(found[1], rel=1e-4)
 
 
@@ -71,7 +71,7 @@ def test_a_repeated_column_is_not_counted():
     x = rng.normal(size=(4000, 2))
     learner = ExactLearner(Squared(), 3)
     learner.advance(x[:, [0, 1, 1]], x[:, 0] + rng.normal(size=4000))
-    assert learner.wald([0, 1, 2]).weights <= 2
+    assert learner.inference.wald([0, 1, 2]).weights <= 2
 
 
 def test_anytime_intervals_hold_whenever_they_are_looked_at():
@@ -87,7 +87,7 @@ def test_anytime_intervals_hold_whenever_they_are_looked_at():
             learner.advance(x[here], noise[here])
             if start >= 800:
                 for kind in (0, 1):
-                    ends = learner.conf_int(anytime=bool(kind))[0]
+                    ends = learner.inference.conf_int(anytime=bool(kind))[0]
                     out[kind] |= (ends[:, 0] > 0.0) | (ends[:, 1] < 0.0)
         left += out
     ordinary, anytime = left.mean(axis=1) / streams

@@ -80,7 +80,7 @@ def test_intervals_of_independent_rows_agree_with_the_information():
     means = np.exp(z @ learner.weights[0])
     errors = np.sqrt(np.diag(np.linalg.inv(z.T @ (z * means[:, None]))))
     # Each of about 40 batches' spread has a relative standard error of 1/√80.
-    np.testing.assert_allclose(learner.bse[0] / errors, 1.0, atol=4.0 / np.sqrt(80.0))
+    np.testing.assert_allclose(learner.inference.bse[0] / errors, 1.0, atol=4.0 / np.sqrt(80.0))
 
 
 def test_negative_targets_are_refused():

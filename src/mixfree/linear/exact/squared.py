@@ -163,8 +163,7 @@ class SquaredFit(State):
     def successor(self) -> Self:
         """Return a copy that shares all sums; only one of the two may be continued."""
         twin = shallow(self)
-        twin._blocks, twin._sums = shallow(self._blocks), shallow(self._sums)
-        twin._windows = shallow(self._windows)
+        twin._blocks = shallow(self._blocks)
         return twin
 
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
@@ -185,6 +184,7 @@ class SquaredFit(State):
         return min(max(1 << (self._sums.rows // PARTS).bit_length() >> 1, least), most)
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
+        self._sums, self._windows = self._sums.copy(), shallow(self._windows)
         self._windows.take(self._sums.rows, rows, targets, weights)
         self._sums.add(rows, targets, weights)
 
@@ -192,10 +192,10 @@ class SquaredFit(State):
         """Add all rows of ``other``, as if they followed; ``other`` is unchanged."""
         if self.columns != other.columns:
             raise ValueError(f"cannot merge {other.columns} columns into {self.columns} columns")
-        self._sums, self._windows = self._complete()
-        sums, windows = other._complete()
-        self._sums.merge(sums)
-        self._windows.merge(windows, self._sums.rows)
+        (sums, windows), (more, others) = self._complete(), other._complete()
+        sums.merge(more)
+        windows.merge(others, sums.rows)
+        self._sums, self._windows = sums, windows
         self._blocks, self.samples = Blocks(self.columns), self.samples + other.samples
         self._solution = self._inference = None
 

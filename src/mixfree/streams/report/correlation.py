@@ -89,7 +89,7 @@ class Correlation:
         profile = learner.profile()
         if profile is None:
             return None
-        effective = learner.effective_rows if isinstance(learner, ExactLearner) else None
+        effective = learner.inference.effective_rows if isinstance(learner, ExactLearner) else None
         return cls.of(profile, learner.samples, effective)
 
     @property

@@ -93,7 +93,7 @@ class Facts:
             return None
         inside, ahead = (self.metrics[name]["r2"] for name in ("in_sample", "test_then_train"))
         lasting = self.correlation is not None and self.correlation.rising
-        changes = knows_intervals(learner) and (learner.changed or lasting)
+        changes = knows_intervals(learner) and (learner.inference.changed or lasting)
         if not (changes and ahead < inside - MUCH):
             return None
         return (
@@ -213,8 +213,8 @@ class Facts:
         fit, features = self.fit, len(self.fit.model.features)
         if self.only_rounding:
             yield NOTHING_TO_TELL
-        elif knows_intervals(fit.model.learner) and fit.model.learner.remark:
-            yield fit.model.learner.remark
+        elif knows_intervals(fit.model.learner) and fit.model.learner.inference.remark:
+            yield fit.model.learner.inference.remark
         if fit.plan.loss == "squared" and fit.used <= features + 1:
             yield (
                 f"{features:,} features can fit {fit.used:,} rows whatever their targets, and may "
@@ -230,7 +230,7 @@ class Facts:
         ):
             return
         reasons = []
-        if knows_intervals(fit.model.learner) and fit.model.learner.changed:
+        if knows_intervals(fit.model.learner) and fit.model.learner.inference.changed:
             reasons.append("later rows differ from earlier ones")
         independent = CHUNK / (self.correlation.inflation if self.correlation else 1.0)
         if features * PER_FEATURE > independent:

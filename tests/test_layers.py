@@ -39,15 +39,6 @@ def nodes(words):
                 yield module_name(source), node
 
 
-def imports_inside_functions():
-    """Modules and what they import of this package inside a function."""
-    for module, function in nodes("    from mixfree."):
-        if isinstance(function, ast.FunctionDef):
-            for node in ast.walk(function):
-                if isinstance(node, ast.ImportFrom) and node.module.startswith("mixfree."):
-                    yield module, node.module
-
-
 def test_every_room_imports_only_rooms_below_it():
     """Fails for an import of a room above, and for a room without a place in the layers."""
     # In a process of its own: the linter's console closes the output that pytest captures.
@@ -73,15 +64,6 @@ def test_no_modules_import_one_another(graph):
     )
     groups = nx.strongly_connected_components(imports)
     assert [sorted(group) for group in groups if len(group) > 1] == []
-
-
-def test_the_checks_see_imports_inside_functions(graph):
-    """Fails if the graph has only the imports at the top of each file."""
-    lazy = list(imports_inside_functions())
-    assert len(lazy) > 10
-    for importer, imported in lazy:
-        found = graph.find_modules_directly_imported_by(importer)
-        assert any(name.startswith(imported) for name in found), (importer, imported)
 
 
 def test_no_import_escapes_the_checks(graph):

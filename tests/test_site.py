@@ -118,12 +118,6 @@ def test_pages_open_without_an_error(browser, site):
     wait_for(browser, "return location.href.endsWith('.png')")
 
 
-def test_an_index_stands_beside_a_letter_with_an_accent(site):
-    """In $\\bar w_T$ docutils sets T below w, as if it were the limit of a sum."""
-    page = (site / "paper.html").read_text(encoding="utf-8")
-    assert not re.search(r"<munderover>\s*<mi>", page)
-
-
 @pytest.fixture
 def published(load, tmp_path):
     """One report, whose two tables have a line and a column in common."""
@@ -264,10 +258,3 @@ def test_guarantees_have_the_tests_that_are_named():
         r"`(test_[\w.]+)`", (DOCS.parent / "SECURITY.md").read_text(encoding="utf-8")
     )
     assert len(named) > 9 and {*named} <= known
-
-
-def test_properties_are_described_by_whole_sentences(site):
-    """Words before a colon, as in "Effective sample size: samples divided by", are not a type."""
-    page = (site / "reference" / "td.html").read_text(encoding="utf-8")
-    assert "Effective sample size: samples divided by the autocorrelation time." in page
-    assert "<p>Effective sample size</p>" not in page

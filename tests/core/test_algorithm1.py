@@ -77,14 +77,6 @@ def test_a_run_that_has_ended_can_be_saved():
     assert (again.steps, again.samples) == (5, 101)
 
 
-def test_summaries_say_which_is_which():
-    published = mf.Algorithm1([0.0], horizon=5000)
-    assert "levels 1 to 12, ends after 5,000 steps" in repr(published)
-    assert "levels 1 to 5:" in repr(mf.MAG([0.0]))
-    assert "to the letter" in mf.Algorithm1.summary() and "2^J ≤ T" in mf.Algorithm1.summary()
-    assert "five levels, as in the paper's experiments" in mf.MAG.summary()
-
-
 def test_the_horizon_must_be_given():
     with pytest.raises(TypeError, match="algorithm-1 needs `horizon`"):
         mf.minimize(lambda x, z: x - z, np.zeros(3), [0.0], "algorithm-1")

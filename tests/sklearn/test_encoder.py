@@ -1,6 +1,5 @@
 """The transformer that encodes a table as ``mixfree fit`` encodes a file."""
 
-import importlib
 import pickle
 
 import numpy as np
@@ -11,7 +10,7 @@ from scipy import sparse
 from sklearn.pipeline import make_pipeline
 
 from mixfree.cli import main
-from mixfree.sklearn import StreamClassifier, StreamEncoder, StreamRegressor
+from mixfree.sklearn import StreamEncoder, StreamRegressor
 from mixfree.streams import StreamFit
 
 ROWS = 600
@@ -154,26 +153,3 @@ def test_refused_rows_change_nothing(table):
     begun.transform(table)
     after = begun.encoder_.state_dict()
     assert pickle.dumps(before) == pickle.dumps(after)
-
-
-@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
-def test_estimators_take_data_frames_with_dates_texts_and_gaps(table, library):
-    """Catches NumPy's error for a text, and features that depend on the order of the rows."""
-    columns = table.to_pydict()
-    columns["x"][5:30] = [None] * 25
-    columns["sky"] = ["sun", "rain", "snow"] * (ROWS // 3)
-    target, order = np.array(columns.pop("y")), np.random.default_rng(0).permutation(ROWS)
-    given = pa.table(columns)
-    frames = [given, given.take(order)]
-    if library != "pyarrow":
-        module = importlib.import_module(library)
-        make = module.from_arrow if library == "polars" else pa.Table.to_pandas
-        frames = [make(each) for each in frames]
-    one, other = StreamRegressor(), StreamRegressor()
-    one.fit(frames[0], target)
-    other.fit(frames[1], target[order])
-    np.testing.assert_allclose(one.coef_, other.coef_, rtol=1e-7, atol=1e-9)
-    assert {"sky=rain", "x: missing"} <= set(one.encoder_.get_feature_names_out())
-    np.testing.assert_allclose(one.predict(frames[1]), other.predict(frames[1]), rtol=1e-7)
-    labels = np.where(target > target.mean(), "high", "low")
-    assert StreamClassifier().fit(frames[0], labels).score(frames[0], labels) > 0.7

@@ -2,6 +2,7 @@
 
 import dask
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from mixfree.sklearn import StreamClassifier, StreamRegressor, fit_parts
@@ -17,19 +18,9 @@ def cut(*arrays, places=(500, 500, 1700)):
     return list(zip(*(np.split(array, places) for array in arrays), strict=True))
 
 
-class Frame(dict):
-    """As much of a data frame as is asked for."""
-
-    columns = property(lambda self: list(self))
-
-    def __getitem__(self, names):
-        if isinstance(names, list):
-            return np.column_stack([dict.__getitem__(self, name) for name in names])
-        return super().__getitem__(names)
-
-
 def frames(x, y):
-    return [Frame({"y": b, **{f"x{k}": a[:, k] for k in range(3)}}) for a, b in cut(x, y) if len(b)]
+    parts = (pa.table({"y": b, **{f"x{k}": a[:, k] for k in range(3)}}) for a, b in cut(x, y))
+    return [part for part in parts if len(part)]
 
 
 def test_parts_are_fitted_as_one_stream_weights_and_empty_parts_included():

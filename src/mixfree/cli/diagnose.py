@@ -7,45 +7,32 @@ from typing import Annotated
 from typer import Option
 
 from mixfree.base.terminal import say
+from mixfree.cli import options as shared
 from mixfree.cli.flags import in_flags
-from mixfree.cli.options import (
-    Data,
-    Exclude,
-    Features,
-    Force,
-    Format,
-    Json,
-    Loss,
-    Missing,
-    Target,
-    names,
-    print_json,
-)
 
 # Numbers of the JSON that are null for lack of a profile.
 UNKNOWN = ("scale", "resolved", "effective_sample_size", "variance_inflation", "along_path")
 
 
 def diagnose(
-    data: Data,
-    target: Target,
-    loss: Loss = None,
-    features: Features = None,
-    exclude: Exclude = None,
-    missing: Missing = "auto",
+    data: shared.Data,
+    target: shared.Target,
+    loss: shared.Loss = None,
+    features: shared.Features = None,
+    exclude: shared.Exclude = None,
+    missing: shared.Missing = "auto",
     plot: Annotated[
         Path | None, Option(help="File to draw the profile to, as .png and .svg.")
     ] = None,
-    format: Format = None,
-    force: Force = False,
-    as_json: Json = False,
+    format: shared.Format = None,
+    force: shared.Force = False,
+    as_json: shared.Json = False,
 ) -> None:
     """Measure how correlated the rows of a stream are.
 
-    Fits a linear model in one pass and prints the profile of its gradients: the variance of
-    their sums over blocks of rows, relative to independent rows. With up to 2,000 weights
-    (1,000 unless the loss is squared) the gradients are taken at the fit of all rows; with more,
-    along the path of the ladder, which hides part of the correlation.
+    Fits a linear model in one pass and prints, for blocks of 1, 2, 4, … rows, how much more they
+    vary than blocks of independent rows: 10 means that ten rows tell as much as one. Above 2,000
+    weights (1,000 unless the loss is squared) this hides a part of the correlation.
 
     \b
     Example:
@@ -61,7 +48,7 @@ def diagnose(
         from mixfree.base.figures import check_figures
 
         check_figures(plot, "plot", force)
-    plan = FitPlan(target, loss, names(features), names(exclude), missing=missing)
+    plan = FitPlan(target, loss, shared.names(features), shared.names(exclude), missing=missing)
     source = Source(find_files(data, format))
     fit = StreamFit.begin(source, plan)
     if not knows_intervals(fit.learner):
@@ -85,7 +72,7 @@ def diagnose(
         about = {"target": target, "rows": {"read": fit.read, "used": fit.used}}
         numbers = {**dict.fromkeys(UNKNOWN), "profile": []} if found is None else found.plain()
         words = {"findings": findings, "advice": [line.strip() for line in advice]}
-        print_json("diagnose", {**about, **numbers, **words, "figures": figures})
+        shared.print_json("diagnose", {**about, **numbers, **words, "figures": figures})
         return
     if found is not None:
         say(*found.bars(), "")

@@ -10,36 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Exit, Option
 
 from mixfree.base.terminal import Show, complain, progress_bar, say
+from mixfree.cli import options as shared
 from mixfree.cli.flags import in_flags
 from mixfree.cli.methods import settings, value_of
-from mixfree.cli.options import (
-    Data,
-    Exclude,
-    Features,
-    Force,
-    Format,
-    Json,
-    Loss,
-    Missing,
-    NoHeader,
-    Quiet,
-    Target,
-    names,
-    print_json,
-)
 
 if TYPE_CHECKING:
     from mixfree.streams import Source, StreamFit
     from mixfree.streams.report.facts import Facts
 
-__all__ = ["fit", "in_words", "progress", "report_lines", "run"]
-
 
 def fit(
-    data: Data,
-    target: Target,
+    data: shared.Data,
+    target: shared.Target,
     model: Annotated[Path, Option(help="File to write the model to.")] = Path("model.mixfree"),
-    loss: Loss = None,
+    loss: shared.Loss = None,
     method: Annotated[
         str | None,
         Option(
@@ -47,9 +31,9 @@ def fit(
             "2,000 weights (1,000 unless the loss is squared) and the ladder above."
         ),
     ] = None,
-    features: Features = None,
-    exclude: Exclude = None,
-    missing: Missing = "auto",
+    features: shared.Features = None,
+    exclude: shared.Exclude = None,
+    missing: shared.Missing = "auto",
     dates: Annotated[
         list[str] | None,
         Option(
@@ -106,14 +90,14 @@ def fit(
             "at an address, such as tcp://host:8786; needs the method exact.",
         ),
     ] = None,
-    format: Format = None,
-    no_header: NoHeader = False,
+    format: shared.Format = None,
+    no_header: shared.NoHeader = False,
     dry_run: Annotated[
         bool, Option("--dry-run", help="Print how each column would be used, and fit nothing.")
     ] = False,
-    force: Force = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    force: shared.Force = False,
+    as_json: shared.Json = False,
+    quiet: shared.Quiet = False,
 ) -> None:
     """Fit a linear model to rows in time order.
 
@@ -148,14 +132,14 @@ def fit(
     plan = FitPlan(
         target,
         loss,
-        names(features),
-        names(exclude),
+        shared.names(features),
+        shared.names(exclude),
         missing=missing,
         parameters=parameters,
         time=time,
         dates=dict(map(_named, dates or ())),
         hash_columns=hash_columns,
-        **{name: names(str(value)) for name, value in of_columns.items()},
+        **{name: shared.names(str(value)) for name, value in of_columns.items()},
     )
     files = find_files(data, format, header=not no_header)
     source = Source(files)
@@ -181,7 +165,7 @@ def fit(
         check_something_learnt(fitted)
         fitted.save(model)
     if as_json:
-        print_json("fit", {"model": str(model), **in_words(Facts(fitted).plain())})
+        shared.print_json("fit", {"model": str(model), **in_words(Facts(fitted).plain())})
     else:
         say(*report_lines(Facts(fitted)))
         if before:

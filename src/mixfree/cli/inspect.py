@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from mixfree.streams import StreamFit
     from mixfree.streams.report.facts import Facts
 
-__all__ = ["inspect"]
-
 MISSING = {
     "error": "refused",
     "auto": "the mean",

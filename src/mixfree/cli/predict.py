@@ -9,8 +9,6 @@ from typer import Exit, Option
 from mixfree.base.terminal import complain, say
 from mixfree.cli.options import Data, Force, Format, Model, NoHeader, names
 
-__all__ = ["predict"]
-
 
 def predict(
     model: Model,

@@ -13,8 +13,6 @@ from mixfree.cli.options import Exclude, Force, Format, Quiet, names
 if TYPE_CHECKING:
     from mixfree.streams import StreamFit
 
-__all__ = ["report"]
-
 
 def report(
     source: Annotated[

@@ -22,7 +22,6 @@ from mixfree.linear.learner_for import learner_for
 from mixfree.streams import FitPlan, Source, StreamFit, find_files
 from mixfree.streams.columns import dates
 from mixfree.streams.fit import model_file
-from mixfree.streams.read import formats as streams_formats
 from tests.streams.data import run, table, write
 
 CSV = "a,b,y\n" + "".join(
@@ -158,7 +157,7 @@ def test_a_small_model_file_cannot_ask_for_a_large_memory(folder):
             [np.zeros((8, 1)), np.zeros(8), np.ones(8)],
         ),
         ("mag", ("optimizer", "steps"), 2**62),
-        ("exact", ("sums", "sums", "mean"), np.zeros(0)),
+        ("exact", ("sums", "current", "mean"), np.zeros(0)),
     ],
 )
 def test_states_of_other_shapes_never_reach_a_kernel(method, path, value):
@@ -286,37 +285,6 @@ def test_what_a_killed_process_left_behind_is_removed_at_the_next_start(folder):
 # Data -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ending", ["csv", "jsonl"])
-@pytest.mark.parametrize("block", [1 << 12, 1 << 20])
-def test_one_stray_text_leaves_a_column_of_numbers_one(tmp_path, monkeypatch, ending, block):
-    """Catches a column that is one-hot or not depending on the block of the row."""
-    monkeypatch.setattr(streams_formats, "BLOCK", block)
-    rows = [(str(i % 100), str(5 * (i % 100) + i % 3)) for i in range(3000)]
-    for at in (1500, 2500):
-        rows[at] = ("error", "5")
-    quoted = [('"error"' if x == "error" else x, y) for x, y in rows]
-    text = {
-        "csv": "x,y\n" + "".join(f"{x},{y}\n" for x, y in rows),
-        "jsonl": "".join(f'{{"x": {x}, "y": {y}}}\n' for x, y in quoted),
-    }[ending]
-    path = tmp_path / f"d.{ending}"
-    path.write_text(text)
-    source = Source(find_files([str(path)]))
-    found = StreamFit.begin(source, FitPlan("y"))
-    found.run(source.pieces())
-    assert found.model.features == ["x"]
-    assert found.used == 3000
-    count, first = found.encoder.not_parsed["x"]
-    assert count == 2 and first.endswith(f"d.{ending}, row 1501, column 'x' is 'error'")
-
-
-def test_columns_named_like_marks_of_the_format(folder, capsys):
-    """Catches a column `$kind` that loses a whole fit at its end."""
-    Path("k.csv").write_text(CSV.replace("a,b", "$kind,$array", 1))
-    assert fit("k.csv", "--model", "m") == 0
-    assert StreamFit.load("m").model.features == ["$kind", "$array"]
-
-
 def test_an_arrow_file_that_is_damaged_or_becomes_shorter(tmp_path):
     """Catches a SIGSEGV from invalid offsets, and a SIGBUS from a mapped file that shrinks."""
     path = tmp_path / "d.arrow"
@@ -339,21 +307,6 @@ def test_an_arrow_file_that_is_damaged_or_becomes_shorter(tmp_path):
     assert (
         len(first[0].batch.column("u").to_pylist()) == 10
     )  # were it mapped, the process would end
-
-
-def test_texts_that_would_fill_the_memory_are_refused_by_name(folder, capsys):
-    """Catches 80 GB for a dictionary-encoded Parquet file of a few kB, 16 GB for a label."""
-    coded = pa.DictionaryArray.from_arrays(
-        pa.array(np.zeros(10**5, np.int8)), pa.array(["z" * 10**5])
-    )
-    pa.parquet.write_table(pa.table({"c": coded, "y": np.arange(1e5)}), "big.parquet")
-    assert fit("big.parquet", "--model", "m") == 2
-    assert "column 'c' has a text of 100,000 bytes, more than 16,384" in capsys.readouterr().err
-    Path("label.csv").write_text(
-        "x,y\n" + "".join(f"{i},{'A' * 200_000 if i % 2 else 'B'}\n" for i in range(9))
-    )
-    assert fit("label.csv", "--model", "m") == 2
-    assert "the target 'y' has a class of 200,000 characters" in capsys.readouterr().err
 
 
 def test_files_as_they_are_named_and_linked(folder):
@@ -382,52 +335,6 @@ def test_pipes_are_read_once_in_their_order(folder, capsys):
         writer.join()
     assert fit("pipe", "--format", "parquet", "--model", "m") == 2
     assert "Parquet cannot be read from a pipe" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("blank.csv", "\n\n\n", "the file has only blank lines"),
-        ("head.csv", "a,y", "there are no rows"),
-        ("blank.jsonl", "\n\n", "the file has only blank lines"),
-        ("cut.arrow", "\xff\xff\xff\xff\0\0\0\0", "the file is truncated"),
-        ("array.json", '[{"a": 1, "y": 2}]', "line 1 is not an object"),
-        (
-            "late.jsonl",
-            "\n" + '{"a": 1, "y": 2}\n{"a": 3, "y": 5}\n' * 150_000 + "{y}\n",
-            "line 300002 is not JSON: Expecting",
-        ),
-        ("wide.csv", ",".join(f"c{i}" for i in range(20_001)) + "\n", "more than 20,000 columns"),
-        (
-            "wide.jsonl",
-            json.dumps({f"c{i}": i for i in range(20_001)}) + "\n",
-            "more than 20,000 columns",
-        ),
-        (
-            "deep.jsonl",
-            '{"a": 1, "y": 2}\n{"a": ' + "[" * 10**5 + "]" * 10**5 + "}\n",
-            "line 2 is nested too deeply",
-        ),
-        ("head.csv", "x" * (1 << 25), "its first line is longer than"),
-        ("twins.csv", "a,a,y\n1,2,3\n", "2 columns are called 'a'; rename all but one"),
-        (
-            "row.csv",
-            "1,1,2\n3,4,5\n",
-            "'1'; if the first line is a row, --no-header names",
-        ),
-        ("row.csv", "1,1" + ",2" * 9 + "\n", "; if the first line is a row, --no-header"),
-        ("open.csv", 'y,"a\n' + "1,2\n" * 9, "a quotation mark in the header is not closed"),
-        ("null.jsonl", '{"a": 1, "y": 2}\nnull\n', "line 2 is not an object"),
-        ("long.jsonl", '{"y": 1}\n"' + "x" * (9 << 22), "a line is longer than 33,554,432 bytes"),
-        ("same.csv", "a,y\n1,3\n2,3\n", "the target 'y' is always 3: there is nothing to learn"),
-    ],
-)
-def test_what_is_wrong_with_a_file_is_said_as_it_is(folder, capsys, name, text, said):
-    """Catches "the file is empty" for four other causes."""
-    Path(name).write_text(text, encoding="latin-1")
-    assert fit("d.csv" if name == "twins.csv" else name, name, "--model", "m") == 2
-    error = capsys.readouterr().err
-    assert said in error and error.count("\n") == 1 and len(error) < 400
 
 
 def test_a_row_of_many_keys_costs_no_table_of_them(folder):
@@ -497,14 +404,9 @@ def test_files_that_cannot_be_read_are_named(folder, capsys):
     with pytest.raises(FileNotFoundError) as caught:
         Source([gone])
     assert str(caught.value).count("gone.csv") == 1
-    Path("p.parquet.gz").touch()
     os.mkdir("none")
-    for data, said in {
-        "p.parquet.gz": "a compressed Parquet file cannot be read: decompress it first",
-        "none": "the folder none has no data files (.csv, .tsv",
-    }.items():
-        assert fit(data, "--model", "m") == 2
-        assert said in capsys.readouterr().err
+    assert fit("none", "--model", "m") == 2
+    assert "the folder none has no data files (.csv, .tsv" in capsys.readouterr().err
     with pytest.raises(ValueError, match="no data given"):
         find_files([])
 
@@ -517,9 +419,3 @@ def test_a_text_in_the_first_row_may_be_long(folder):
     assert source.schema.names == ["a", "y", "html"]
     assert fit("long.csv", "--model", "m") == 0
     assert StreamFit.load("m").used == 51
-
-
-def test_commas_equals_signs_and_twins_in_arguments(folder, capsys):
-    Path("c.csv").write_text('"a,b=c",y\n' + "".join(f"{'rgb'[i % 3]},{i}.5\n" for i in range(30)))
-    assert fit("c.csv", "--set", 'categories="a,b=c"', "--model", "m") == 0
-    assert StreamFit.load("m").model.features == ["a,b=c=b", "a,b=c=g"]

@@ -193,6 +193,8 @@ def test_predict_refuses(tmp_path, fitted, capsys):
     assert "is not a mixfree model file" in capsys.readouterr().err
     assert run("predict", model, data, "-o", tmp_path / "p.xls") == 2
     assert "must end in .parquet, .csv, .arrow" in capsys.readouterr().err
+    assert run("predict", model, data, "-o", data) == 2
+    assert "which is an input" in capsys.readouterr().err
     named = write(table().append_column("prediction", table()["u"]), tmp_path / "named.parquet")
     options = ["-o", tmp_path / "p.csv", "--keep", "u,prediction"]
     assert run("predict", model, named, *options) == 2

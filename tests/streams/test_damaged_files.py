@@ -11,10 +11,10 @@ import struct
 import numpy as np
 import pytest
 
-from mixfree.streams import FitPlan, Source, StreamFit, find_files, write_predictions
+from mixfree.streams import Source, StreamFit, find_files, write_predictions
 from mixfree.streams.report.facts import Facts
 from mixfree.streams.report.text import lines
-from tests.streams.data import table, write
+from tests.streams.data import fitted, table, write
 
 INPUTS = int(os.environ.get("INPUTS", "150"))
 WORDS = (b",", b"\n", b'"', b"\0", b"\xff", b"nan", b"1e999", b"{", b"[" * 3000, b"null", b"-")
@@ -60,16 +60,9 @@ def changed_tree(tree, rng):
 def model(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
     path = write(table(400).slice(0, 300), folder / "d.csv")
-    fitted(path, {"method": request.param}).save(folder / "m")
+    fitted(path, "load", loss="squared", parameters={"method": request.param}).save(folder / "m")
     write(table(400), path)  # the file has grown
     return (folder / "m").read_bytes(), path
-
-
-def fitted(path, parameters=None):
-    source = Source(find_files([path]))
-    fit = StreamFit.begin(source, FitPlan("load", "squared", parameters=parameters or {}))
-    fit.run(source.pieces())
-    return fit
 
 
 def outcome(action):
@@ -116,7 +109,8 @@ def test_changed_data_files(ending, tmp_path):
     good = path.read_bytes()
 
     def use():
-        write_predictions(fitted(str(path)), Source(find_files([str(path)])), tmp_path / "p.csv")
+        fit = fitted(path, "load", loss="squared")
+        write_predictions(fit, Source(find_files([str(path)])), tmp_path / "p.csv")
 
     for number in range(INPUTS // 5):
         path.write_bytes(changed_bytes(good, np.random.default_rng(number)))

@@ -4,10 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mixfree.streams import FitPlan, Source, StreamFit, find_files
 from mixfree.streams.report import leakage
 from mixfree.streams.report.leakage import leakage_warnings
-from tests.streams.data import write
+from tests.streams.data import fitted
 
 ROWS = 3000
 PLAIN = ["u", "v", "w"]
@@ -30,10 +29,7 @@ def flipped(share):
 
 
 def named(tmp_path, columns):
-    path = write(pa.table(columns), tmp_path / "d.parquet")
-    source = Source(find_files([path]))
-    fit = StreamFit.begin(source, FitPlan("y"))
-    fit.run(source.pieces())
+    fit = fitted((pa.table(columns), tmp_path / "d.parquet"), "y")
     return [each.split("'")[1] for each in leakage_warnings(fit)]
 
 
@@ -96,9 +92,7 @@ def test_a_number_that_codes_one_of_three_classes_is_named(tmp_path):
     code = np.array([5.0, -1.0, 2.0])[which] + 0.001 * rng.standard_normal(ROWS)
     weak = which + 0.3 * rng.standard_normal(ROWS)
     columns = {"code": code, "weak": weak, "y": np.array(["a", "b", "c"])[which]}
-    source = Source(find_files([write(pa.table(columns), tmp_path / "d.parquet")]))
-    fit = StreamFit.begin(source, FitPlan("y"))
-    fit.run(source.pieces())
+    fit = fitted((pa.table(columns), tmp_path / "d.parquet"), "y")
     kept = fit.reservoir
     within = [kept.rows[kept.targets == each, 0].var() for each in range(3)]
     share = (

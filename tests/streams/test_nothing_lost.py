@@ -72,12 +72,3 @@ def test_every_file_that_was_read_must_be_the_same(files, capsys, change, messag
     assert message in error
     assert "give the same data from its beginning" in error
     assert model.read_bytes() == before
-
-
-@pytest.mark.parametrize("name", ["first.csv", "m.mixfree"])
-def test_predictions_never_replace_what_they_are_made_from(files, name, capsys):
-    before = (files / name).read_bytes()
-    code = run("predict", files / "m.mixfree", files / "first.csv", "-o", files / name)
-    assert code == 2
-    assert "which is an input" in capsys.readouterr().err
-    assert (files / name).read_bytes() == before

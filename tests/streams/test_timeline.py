@@ -6,7 +6,6 @@ import pytest
 from sklearn.metrics import log_loss, mean_absolute_error, r2_score, roc_auc_score
 
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax, Squared
-from mixfree.streams import FitPlan, Source, StreamFit, find_files
 from mixfree.streams.fit.timeline import (
     ALL_PREDICTED,
     CHUNK,
@@ -20,7 +19,7 @@ from mixfree.streams.fit.timeline import (
 )
 from mixfree.streams.report.facts import Facts
 from mixfree.streams.report.metrics import metrics
-from tests.streams.data import write
+from tests.streams import data as streams
 
 NEVER = np.zeros(0, "M8[us]")
 
@@ -176,10 +175,7 @@ def test_a_prediction_does_not_depend_on_the_rows_beside_it(width):
 
 
 def fitted(tmp_path, data, **plan):
-    source = Source(find_files([write(pa.table(data), tmp_path / "d.parquet")]))
-    fit = StreamFit.begin(source, FitPlan("y", **plan))
-    fit.run(source.pieces())
-    return fit
+    return streams.fitted((pa.table(data), tmp_path / "d.parquet"), "y", **plan)
 
 
 def replayed(fit, x, targets):

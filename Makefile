@@ -53,7 +53,7 @@ lowest:
 	$(PYTHON) -m venv .venv-lowest
 	$(LOWEST) tools/lowest.py > .venv-lowest/constraints.txt
 	$(LOWEST) -m pip install --quiet --constraint .venv-lowest/constraints.txt \
-		--editable '.[report,graphs,rl,dask]' pytest pytest-xdist pytest-timeout hypothesis quantecon selenium pandas polars
+		--editable '.[report,graphs,rl,dask]' pytest pytest-xdist pytest-timeout hypothesis quantecon selenium pandas polars duckdb
 	$(LOWEST) -m pytest -n 2 --dist worksteal -q -W default $(LOWEST_ROOMS)
 
 # PyTorch and JAX need newer packages than the other lowest ones.

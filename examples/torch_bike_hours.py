@@ -150,5 +150,5 @@ if __name__ == "__main__":
         name = name.replace(", lr ", ", learning rate ")
         rows.append((name, [gradients, *(f"{each:.3f}" for each in errors)]))
     title = "Squared error over the last fifth of the run, in units of the variance"
-    head = ["new hours, last iterate", "averaged", "stream, last iterate", "averaged"]
+    head = ["new hours, last", "new hours, averaged", "stream, last", "stream, averaged"]
     keep(__file__, title, rows, ["gradients per hour", *head], range(1000, 1005))

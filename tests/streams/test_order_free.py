@@ -59,7 +59,7 @@ def merged(paths, **plan):
     """Fits of parts with the kinds of columns of the first one, merged the last first."""
     fits = [fitted([path], **plan) for path in paths]
     for place, fit in enumerate(fits):
-        fit.reservoir._sample.seed = place
+        fit.reservoir.seed = place
     whole = fits[-1]
     for other in fits[-2::-1]:
         whole.merge(other)

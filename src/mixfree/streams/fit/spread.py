@@ -1,12 +1,12 @@
 """A fit spread over processes or a cluster: each fits a part, and the fits are merged."""
 
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
+import numpy as np
 from joblib import Parallel, delayed, parallel_config
 
 from mixfree.base.checks import check_whole
@@ -21,7 +21,7 @@ from mixfree.streams.read.source import Source
 
 __all__ = ["check_can_be_spread", "parts_of", "run_on_cluster", "run_on_workers"]
 
-LAST = 1 / 16  # size of the last parts, as a fraction of a worker's share of the stream
+PARTS_PER_WORKER = 8  # so that all workers finish at about the same time
 
 Show = Callable[[int, float], None]
 
@@ -46,10 +46,9 @@ def check_can_be_spread(fit: StreamFit, source: Source) -> None:
 
 
 def parts_of(files: Sequence[StreamFile], workers: int) -> list[tuple[StreamFile, ...]]:
-    """Divide files and Parquet row groups into consecutive parts for a number of workers.
+    """Divide files and Parquet row groups into consecutive parts of similar size.
 
-    Each part is half of a worker's share of the remaining stream, so that the last parts are small
-    and all workers finish at about the same time. A single worker has a single part.
+    A single worker has a single part.
 
     Examples
     --------
@@ -57,36 +56,18 @@ def parts_of(files: Sequence[StreamFile], workers: int) -> list[tuple[StreamFile
     >>> from pathlib import Path
     >>> from mixfree.streams.read.files import find_files
     >>> folder = Path(tempfile.mkdtemp())
-    >>> for name in ("1.csv", "2.csv", "3.csv", "4.csv", "5.csv", "6.csv", "7.csv", "8.csv"):
-    ...     _ = (folder / name).write_text("x" * 10)
+    >>> for name in "abcdefghijklmnopqrst":
+    ...     _ = (folder / f"{name}.csv").write_text("x" * 10)
     >>> parts = parts_of(find_files([str(folder)]), 2)
-    >>> ["".join(Path(file.path).name[0] for file in part) for part in parts]
-    ['12', '34', '5', '6', '7', '8']
+    >>> ["".join(Path(file.path).stem for file in part) for part in parts]
+    ['a', 'b', 'cd', 'e', 'f', 'g', 'hi', 'j', 'k', 'l', 'mn', 'o', 'p', 'q', 'rs', 't']
     """
     pieces = [piece for file in files for piece in file.parts()]
-    total, before, places = max(sum(size for _, size in pieces), 1), 0, []
-    ends = _ends(workers)
-    for piece, size in pieces:
-        middle = before + size / 2
-        places.append((bisect_left(ends, middle / total), piece))
-        before += size
-    runs = groupby(places, key=lambda each: each[0])
-    return [tuple(_joined([piece for _, piece in run])) for _, run in runs]
-
-
-def _ends(workers: int) -> list[float]:
-    """Return where the parts of a stream end, except the last, as fractions of the stream.
-
-    Examples
-    --------
-    >>> [round(end, 3) for end in _ends(2)[:4]], _ends(1)
-    ([0.25, 0.438, 0.578, 0.684], [])
-    """
-    least, ends, left = LAST / workers, list[float](), 1.0
-    while workers > 1 and left > 1.5 * least:
-        left -= max(left / (2 * workers), least)
-        ends.append(1.0 - left)
-    return ends
+    sizes = np.array([size for _, size in pieces], float)
+    count = PARTS_PER_WORKER * workers if workers > 1 else 1
+    middles = (np.cumsum(sizes) - sizes / 2) / max(sizes.sum(), 1.0)
+    runs = groupby(zip(middles, pieces, strict=True), key=lambda each: int(each[0] * count))
+    return [tuple(_joined([piece for _, (piece, _) in run])) for _, run in runs]
 
 
 def _joined(pieces: Sequence[StreamFile]) -> Iterator[StreamFile]:

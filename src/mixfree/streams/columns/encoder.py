@@ -1,5 +1,6 @@
 """Encoding of batches as raw features and targets, with every missing value accounted for."""
 
+import copy
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -73,7 +74,8 @@ class Encoder:
     Attributes
     ----------
     rows, sums
-        Number of rows learnt from, and the sums of the raw features of rows that no learner sums.
+        Number of rows that decide on the features, and the sums of their raw features unless a
+        learner knows them.
     used
         Number of raw features; the matrix may have a few more columns of zeros.
     left_out
@@ -82,8 +84,8 @@ class Encoder:
         Number of texts per column that no row to learn from had.
     not_parsed
         Number of other texts per column of numbers or dates, and the place of the first.
-    fixed
-        The features, if they have been decided; None while raw features are added.
+    growing
+        Whether all rows decide on the features, and raw features are added as they appear.
     change
         A map of the raw features before the last batch to those after it, if some were replaced.
     """
@@ -102,8 +104,9 @@ class Encoder:
         self.unknown: Counter[str] = Counter()
         self.not_parsed: dict[str, list[Any]] = {}
         self.rows, self.used, self.sums = 0, 0, np.zeros(0)
-        self.fixed: Design | None = None
+        self.growing = True
         self.change: Any = None
+        self._fixed: Design | None = None
         for column in self.columns:
             for key in column.places:
                 self._place(column, key)
@@ -138,7 +141,7 @@ class Encoder:
 
     def encode(self, piece: Piece) -> Iterator[Encoded]:
         """Yield the rows that can be used, divided where raw features are replaced."""
-        entries, full = self._entries(piece, grow=self.fixed is None)
+        entries, full = self._entries(piece, self.growing)
         if full is not None:
             place, row = full
             if row:
@@ -165,8 +168,8 @@ class Encoder:
             gaps = [None if gap is None else gap[known] for gap in gaps]
             targets, times = targets[known], times[known] if len(times) else times
         weights = None if piece.weights is None else piece.weights[known]
-        if self.fixed is not None:
-            yield Encoded(entries, self.features(entries, self.fixed), targets, weights, times)
+        if not self.growing:
+            yield Encoded(entries, self.features(entries, self.design()), targets, weights, times)
             return
         grows, new, width = self._grown(entries, gaps)
         rows = self._matrix(entries, gaps, width)
@@ -181,10 +184,11 @@ class Encoder:
 
     def learn(self, found: Encoded, begin: int, end: int) -> None:
         """Take note of some of the rows that :meth:`encode` yielded."""
-        self.rows += end - begin
-        for column, each in zip(self.columns, found.entries, strict=True):
-            if not column.settled and self.fixed is None:
-                column.learn(each[begin:end])
+        if self.growing:
+            self.rows += end - begin
+            for column, each in zip(self.columns, found.entries, strict=True):
+                if not column.settled:
+                    column.learn(each[begin:end])
 
     def again(self, fixed: bool) -> "Encoder":
         """Return an encoder of the same columns for a whole stream, whose first rows this has seen.
@@ -192,10 +196,9 @@ class Encoder:
         If ``fixed``, the features are those decided by these rows.
         """
         if fixed:
-            found = Encoder([], self._target, self.classes, self.missing)
-            found.columns, found.used, found.sums = self.columns, self.used, self.sums
-            found._fix(self.rows, self.sums)
-            found.sums = np.zeros(len(self.sums))
+            found = copy.copy(self)
+            found.growing, found.not_parsed = False, {}
+            found.left_out, found.unknown = Counter(), Counter()
             return found
         columns = [column.fresh() for column in self.columns]
         for column, seen in zip(columns, self.columns, strict=True):
@@ -214,8 +217,14 @@ class Encoder:
 
     def design(self, calendar: str = "cycles", sums: Array | None = None) -> Design:
         """Return the features as far as rows have shown them, with the sums of a learner."""
-        sums = self.sums if sums is None else sums
-        return self.fixed or design_of(self.columns, sums, self.rows, calendar)
+        if self.growing:
+            sums = self.sums if sums is None else sums
+            return design_of(self.columns, sums, self.rows, calendar)
+        if self._fixed is None:
+            asked = any(isinstance(each, Time) and each.time == "calendar" for each in self.columns)
+            calendar = "calendar" if asked else "cycles"
+            self._fixed = design_of(self.columns, self.sums, self.rows, calendar)
+        return self._fixed
 
     def features(self, entries: Sequence[Array | None], design: Design) -> Array:
         """Return the features of rows; an unknown value has the mean of its column.
@@ -263,9 +272,8 @@ class Encoder:
                 what = f"is {values[row]:.3g}: values must be at most {largest:.3g} in size"
                 raise ValueError(located(piece, int(row), what, column.name))
 
-    def check_parsed(self) -> None:
-        """Raise ValueError if a column of numbers or dates has too many other texts."""
-        read = self.rows + sum(self.left_out.values())
+    def check_parsed(self, read: int) -> None:
+        """Raise ValueError if too many values of a column in ``read`` rows are other texts."""
         for name, (count, place) in self.not_parsed.items():
             if count > MAX_NOT_PARSED * read:
                 raise ValueError(
@@ -289,7 +297,6 @@ class Encoder:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state as plain values and arrays."""
-        fixed = self.fixed
         return {
             "columns": [_plain(column) for column in self.columns],
             "target": _plain(self._target),
@@ -300,8 +307,7 @@ class Encoder:
             "not_parsed": {name: list(found) for name, found in self.not_parsed.items()},
             "rows": self.rows,
             "sums": self.sums.copy(),
-            # The rows that have decided on fixed features.
-            "fixed": None if fixed is None else [self._fixed_rows, self._fixed_sums.copy()],
+            "growing": self.growing,
         }
 
     @classmethod
@@ -323,16 +329,12 @@ class Encoder:
                 encoder.not_parsed[name] = [_count(count), place]
             taken = sorted(at for each in columns for at in each.places.values() if at >= 0)
             encoder.columns, encoder.used, encoder.rows = columns, len(taken), _count(state["rows"])
-            encoder.sums, fixed = state["sums"].copy(), state["fixed"]
-            for sums in (encoder.sums, *([] if fixed is None else [fixed[1]])):
-                right &= (sums.ndim, sums.dtype) == (1, np.float64) and bool(
-                    np.isfinite(sums).all()
-                )
+            encoder.sums, encoder.growing = state["sums"].copy(), state["growing"]
+            right &= type(encoder.growing) is bool and bool(np.isfinite(encoder.sums).all())
+            right &= (encoder.sums.ndim, encoder.sums.dtype.name) == (1, "float64")
             right &= taken == [*range(len(taken))] and len(taken) <= len(encoder.sums)
             if not right:
                 raise ValueError(f"state of the {what} is invalid: its parts do not fit together")
-            if fixed is not None:
-                encoder._fix(_count(fixed[0]), fixed[1].copy())
             return encoder
 
     def merge(self, other: "Encoder") -> tuple[Any, Any]:
@@ -370,12 +372,6 @@ class Encoder:
         for name, (count, first) in other.not_parsed.items():
             self.not_parsed.setdefault(name, [0, first])[0] += count
         return changes
-
-    def _fix(self, rows: int, sums: Array) -> None:
-        self._fixed_rows, self._fixed_sums = rows, sums
-        wanted = {column.time for column in self.columns if isinstance(column, Time)}
-        calendar = "calendar" if "calendar" in wanted else "cycles"
-        self.fixed = design_of(self.columns, sums, rows, calendar)
 
     @staticmethod
     def target_texts(values: Any, target: Column) -> Any:

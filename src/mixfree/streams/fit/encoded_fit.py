@@ -34,7 +34,7 @@ class EncodedFit:
     def _growing(self) -> ExactLearner | None:
         """The learner, if all rows decide on the features."""
         learner = self.learner
-        return learner if self.encoder.fixed is None and isinstance(learner, ExactLearner) else None
+        return learner if self.encoder.growing and isinstance(learner, ExactLearner) else None
 
     def _decide(self) -> tuple[Design, LinearLearner]:
         """Return the features that the rows so far have decided on, and their learner."""

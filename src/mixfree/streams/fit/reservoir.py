@@ -68,8 +68,8 @@ class Reservoir(UniformSample):
             size = plain.pop("size")
             seed = check_whole(plain.pop("seed"), "seed of the state", least=0, most=2**64 - 1)
             kept = cls(size, seed).restored(plain, what)
-            kinds = [(each.dtype, each.ndim) for each in kept.columns]
-            if kinds not in ([], [(np.float64, 2), (np.float64, 1)]):
+            kinds = [(each.dtype.name, each.ndim) for each in kept.columns]
+            if kinds not in ([], [("float64", 2), ("float64", 1)]):
                 raise ValueError(f"state of the {what} is invalid: it has no rows and targets")
         return kept
 

@@ -111,8 +111,8 @@ class StreamFit(EncodedFit):
         self.unused_columns: dict[str, str] = {}
         self.notes: list[str] = []
         self.format = ""
-        columns = encoder.width if encoder.fixed is None else len(encoder.fixed.features)
-        self.learner = plan.learner(columns, encoder.classes, exact=encoder.fixed is None)
+        columns = encoder.width if encoder.growing else len(encoder.design().features)
+        self.learner = plan.learner(columns, encoder.classes, exact=encoder.growing)
         self.reservoir = Reservoir()
         self.read_record = ReadRecord()
         self.complete = False
@@ -221,7 +221,7 @@ class StreamFit(EncodedFit):
 
     def _widen(self, found: Encoded, begin: int) -> None:
         """Give values that are new in these rows the mean weight until the weights are renewed."""
-        if self.encoder.fixed is None:
+        if self.encoder.growing:
             new = {place: column for place, (column, row) in found.new.items() if row >= begin}
             self.timeline.widen(found.rows.shape[1], new)
 
@@ -241,7 +241,7 @@ class StreamFit(EncodedFit):
         mine, theirs = self.learner, other.learner
         if not (isinstance(mine, ExactLearner) and isinstance(theirs, ExactLearner)):
             raise ValueError("only fits with `method='exact'` can be merged")
-        if self.encoder.fixed is not None or other.encoder.fixed is not None:
+        if not (self.encoder.growing and other.encoder.growing):
             raise ValueError("only fits with `half_life=None` can be merged")
         if self.encoder.sums.any() or other.encoder.sums.any():
             self.encoder.sums, other.encoder.sums = self._raw_sums(), other._raw_sums()
@@ -303,7 +303,7 @@ class StreamFit(EncodedFit):
         ValueError
             If a column of numbers or dates had too many other texts.
         """
-        self.encoder.check_parsed()
+        self.encoder.check_parsed(self.read)
         self.complete = True
         self.seconds = self.seconds if seconds is None else seconds
 
@@ -397,7 +397,7 @@ class StreamFit(EncodedFit):
         self.encoder.learn(found, begin, end)
         rows, targets = found.rows[begin:end, : self.learner.columns], found.targets[begin:end]
         weights = None if found.weights is None else found.weights[begin:end]
-        if self.encoder.fixed is None and (weights is not None or self.encoder.sums.any()):
+        if self.encoder.growing and (weights is not None or self.encoder.sums.any()):
             self.encoder.sums = self._raw_sums() + rows.sum(axis=0)
         predicted = constant = chosen = None
         if course.predicts:

@@ -1,7 +1,7 @@
 """The course of a stream, summed up in bins during the pass over it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -120,21 +120,21 @@ class Timeline(State):
 
     grows: ClassVar[tuple[str, ...]] = ("weights", "level", "fills", "sums", "ranges", "times")
 
-    predicts: bool
     weights: Array
     level: Array
     fills: Array
     constant: Array
-    until: int
-    origin: float
-    rows: int
-    per_bin: int
-    sums: Array
-    ranges: Array
-    times: Array
-    hours: Array
-    weekdays: Array
     scores: Array
+    predicts: bool = False
+    until: int = 0
+    origin: float = 0.0
+    rows: int = 0
+    per_bin: int = CHUNK
+    sums: Array = field(default_factory=lambda: np.zeros((0, len(COLUMNS))))
+    ranges: Array = field(default_factory=lambda: np.zeros((0, 2)))
+    times: Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    hours: Array = field(default_factory=lambda: np.zeros((24, 3)))
+    weekdays: Array = field(default_factory=lambda: np.zeros((7, 3)))
 
     @classmethod
     def start(cls, outputs: int, classes: int | None) -> Self:
@@ -147,23 +147,8 @@ class Timeline(State):
         >>> timeline.bins.target
         array([2.])
         """
-        return cls(
-            False,
-            np.zeros((0, outputs)),
-            np.zeros((0, outputs)),
-            np.zeros((0, outputs)),
-            np.zeros((outputs, 1)),
-            0,
-            0.0,
-            0,
-            CHUNK,
-            np.zeros((0, len(COLUMNS))),
-            np.zeros((0, 2)),
-            np.zeros(0, np.int64),
-            np.zeros((24, 3)),
-            np.zeros((7, 3)),
-            np.zeros((2, CELLS if classes == 2 else 0), np.int64),
-        )
+        weights, scores = np.zeros((3, 0, outputs)), CELLS if classes == 2 else 0
+        return cls(*weights, np.zeros((outputs, 1)), np.zeros((2, scores), np.int64))
 
     def check(self, what: str) -> None:
         """Check that the bins are complete and consistent with the number of rows."""

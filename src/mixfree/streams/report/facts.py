@@ -196,7 +196,7 @@ class Facts:
         for column in fit.encoder.columns:
             place = column.place("days") if isinstance(column, Time) else -1
             used = f"{column.name}: days" in fit.model.features
-            if place < 0 or used or fit.encoder.fixed is not None or fit.used < ROWS_OF_A_TREND:
+            if place < 0 or used or not fit.encoder.growing or fit.used < ROWS_OF_A_TREND:
                 continue
             alone = np.eye(fit.encoder.width)[:, [place]]
             found = None

@@ -147,8 +147,9 @@ class Timeline(State):
         >>> timeline.bins.target
         array([2.])
         """
-        weights, scores = np.zeros((3, 0, outputs)), CELLS if classes == 2 else 0
-        return cls(*weights, np.zeros((outputs, 1)), np.zeros((2, scores), np.int64))
+        none, cells = np.zeros((0, outputs)), CELLS if classes == 2 else 0
+        scores = np.zeros((2, cells), np.int64)
+        return cls(none, none, none, np.zeros((outputs, 1)), scores)
 
     def check(self, what: str) -> None:
         """Check that the bins are complete and consistent with the number of rows."""

@@ -12,7 +12,6 @@ import pytest
 from mixfree.streams import FitPlan, Source, StreamFit, find_files, write_predictions
 from mixfree.streams.columns.column import Number
 from mixfree.streams.columns.encoder import Encoder
-from mixfree.streams.fit import model_file
 from mixfree.streams.fit.look import first_look
 from mixfree.streams.read import dialect, formats
 from mixfree.streams.read.source import Piece
@@ -455,13 +454,6 @@ def test_a_column_may_have_any_name(tmp_path):
         assert StreamFit.load(tmp_path / "m").encoder.left_out == {f"{name!r} is missing": 400}
         assert fit(tmp_path / "d.parquet", "--set", f"categories={name}") == 0
         assert StreamFit.load(tmp_path / "m").plan.categories == (name,)
-
-
-def test_a_linked_model_goes_on_being_a_link(tmp_path):
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    model_file.save(tmp_path / "link", {"a": 1})
-    assert (tmp_path / "link").is_symlink()
-    assert model_file.load(tmp_path / "real") == {"a": 1}
 
 
 def test_texts_that_all_differ_are_names_also_in_a_short_file(tmp_path, capsys):

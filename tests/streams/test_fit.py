@@ -10,7 +10,7 @@ import pytest
 
 from mixfree.cli import main
 from mixfree.sklearn import StreamClassifier, StreamRegressor
-from mixfree.streams import FitPlan, StreamFit
+from mixfree.streams import StreamFit
 from mixfree.streams.fit.reservoir import Reservoir
 from mixfree.streams.read import formats
 from tests.streams.data import table, write
@@ -273,36 +273,6 @@ def test_the_bar_is_shown_before_the_first_batch_is_learnt(tmp_path, capsys, mon
         assert fit(path, "--model", tmp_path / "m", "--method", method, quiet=False) == 0
         assert ("compiles, once" in shown[0]) == compiles
         assert "0/3000" in shown[0]
-
-
-def test_any_learner_with_the_interface_can_be_fitted(tmp_path, monkeypatch):
-    """Catches a fit that needs a method's name, its optimiser or its profile."""
-
-    class Zero:
-        samples, columns, weights = 0, 5, np.zeros((1, 6))
-
-        def advance(self, rows, targets, weights=None):
-            self.samples += len(rows)
-
-        def predict(self, rows):
-            return np.zeros(len(rows))
-
-        def losses(self, rows, targets):
-            return 0.5 * targets**2
-
-        def profile(self):
-            return None
-
-        def state_dict(self):
-            return {"samples": self.samples}
-
-        def load_state_dict(self, state):
-            self.samples = state["samples"]
-
-    monkeypatch.setattr(FitPlan, "learner", lambda *given, **more: Zero())
-    path = write(table(), tmp_path / "d.parquet")
-    assert fit(path, "--model", tmp_path / "m") == 0
-    assert StreamFit.load(tmp_path / "m").learner.samples == 3000
 
 
 def test_a_fit_prints_in_one_line(csv_model):

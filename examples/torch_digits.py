@@ -11,6 +11,7 @@ from torch_methods import batches, follow, methods, shown
 from mixfree.base.figures import new_figure, styles_of
 
 CAPACITY = 1_000  # digits in a memory
+SEEDS = range(1000, 1003)
 
 
 def data(seed=0):
@@ -55,7 +56,7 @@ def run(name, samples, length, seed, marks):
     return follow(METHODS[name](model), losses, marks, lambda: accuracy(model, test))
 
 
-def main(samples=8_000, seeds=range(1000, 1005), runs_of=(200,), figure="docs/figures/digits"):
+def main(samples=8_000, seeds=SEEDS, runs_of=(200,), figure="docs/figures/digits"):
     """Measure accuracies by method and by mean length of a run of one class."""
     marks = marks_of(samples)
     drawing, panels = new_figure(1, len(runs_of), width=3.0 + 4.0 * len(runs_of), sharey=True)
@@ -85,4 +86,4 @@ if __name__ == "__main__":
         rows.append((name, [gradients, *(f"{each:.3f}" for each in accuracies)]))
     title = "Test accuracy over the last fifth of the run"
     head = ["gradients per digit", "last iterate", "averaged"]
-    keep(__file__, title, rows, head, range(1000, 1005))
+    keep(__file__, title, rows, head, SEEDS)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mixfree.chains import cycle, two_state
-from mixfree.cli import main
+from tests.helpers import run_command
 
 
 @pytest.fixture
@@ -15,13 +15,7 @@ def run(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
 
-    def run(*arguments: str) -> tuple[int, str]:
-        with pytest.raises(SystemExit) as stop:
-            main(["chain", *arguments])
-        printed = capsys.readouterr()
-        return int(stop.value.code or 0), printed.out + printed.err
-
-    return run
+    return lambda *arguments: (run_command("chain", *arguments), "".join(capsys.readouterr()))
 
 
 def lines(name: str, *rows: str) -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
-from mixfree.cli import main
 from mixfree.cli.options import VERSIONS
+from tests.helpers import run_command
 from tests.streams.data import table, write
 
 FIELDS = Path(__file__).parents[2] / "docs" / "reference" / "json.csv"
@@ -42,9 +41,7 @@ def fields(value, path=""):
 
 
 def answer(capsys, command, *arguments):
-    with pytest.raises(SystemExit) as ended:
-        main([command, *map(str, arguments), "--json"])
-    assert ended.value.code == 0
+    assert run_command(command, *arguments, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["schema"] == f"mixfree {command}"
     assert found["version"] == VERSIONS[command]

@@ -9,25 +9,14 @@ import pytest
 
 from mixfree.base import terminal
 from mixfree.base.terminal import interrupts_wait, progress_bar
-from mixfree.cli import main
 from mixfree.streams import StreamFit
 from mixfree.streams.read import formats
+from tests.helpers import run_command
 from tests.streams.data import table, write
 
 
-def test_a_total_that_was_estimated_too_small_is_never_passed(monkeypatch):
-    """Catches a progress above 100 %."""
-    terminal = io.StringIO()
-    terminal.isatty = lambda: True
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    with progress_bar("rows", 10) as show:
-        show(25)
-    assert "25/25" in terminal.getvalue()
-
-
 def test_a_bar_gives_way_to_what_it_counts(monkeypatch):
-    """Catches counts and times truncated to 400000… and 0:01:… in 80 columns."""
+    """Catches counts and times truncated to 400000… and 0:01:…, and a progress above 100 %."""
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stderr", terminal)
@@ -88,9 +77,7 @@ def test_ctrl_c_leaves_a_model_of_what_was_read_or_says_that_there_is_none(
 
     monkeypatch.setattr(StreamFit, "begin", begin_or_stop)
     monkeypatch.setattr(StreamFit, "learn", stop_within)
-    with pytest.raises(SystemExit) as ended:
-        main(["fit", path, "--target", "load", "--model", str(model)])
-    assert ended.value.code == 130
+    assert run_command("fit", path, "--target", "load", "--model", model) == 130
     said = capsys.readouterr()
     if not batches:
         assert "no model file was written" in said.err

@@ -5,19 +5,14 @@ import json
 
 import pytest
 
-from mixfree.cli import main
 from mixfree.cli.td import td
 from mixfree.td import evaluate_policy
+from tests.helpers import run_command
 
 
 def run(capsys, *arguments):
-    try:
-        main(["td", *arguments])
-        code = 0
-    except SystemExit as stopped:
-        code = stopped.code
-    out, err = capsys.readouterr()
-    return code, out, err
+    code = run_command("td", *arguments)
+    return code, *capsys.readouterr()
 
 
 def test_exact_answer_stands_beside_the_estimate(capsys):

@@ -9,9 +9,9 @@ import pytest
 from scipy import sparse
 from sklearn.pipeline import make_pipeline
 
-from mixfree.cli import main
 from mixfree.sklearn import StreamEncoder, StreamRegressor
 from mixfree.streams import StreamFit
+from tests.helpers import run_command
 
 ROWS = 600
 
@@ -34,9 +34,8 @@ def table():
 def test_a_pipeline_gives_the_weights_of_the_command_line(tmp_path, table):
     """An encoder of its own would choose other columns or other categories."""
     pa.csv.write_csv(table, tmp_path / "d.csv")
-    with pytest.raises(SystemExit):
-        given = ["--target", "y", "--time", "cyclic", "--model", f"{tmp_path}/m", "-q"]
-        main(["fit", f"{tmp_path}/d.csv", *given])
+    given = ["--target", "y", "--time", "cyclic", "--model", tmp_path / "m", "-q"]
+    assert run_command("fit", tmp_path / "d.csv", *given) == 0
     fit = StreamFit.load(tmp_path / "m")
     pipeline = make_pipeline(StreamEncoder(time="cyclic"), StreamRegressor())
     pipeline.fit(table.drop_columns(["y"]), np.array(table["y"]))
@@ -71,9 +70,8 @@ def test_views_of_strings_as_polars_has_them(tmp_path, table):
     np.testing.assert_array_equal(StreamEncoder().fit(views).transform(views), expected)
     with pa.ipc.new_file(tmp_path / "d.arrow", views.schema) as file:
         file.write_table(views)
-    with pytest.raises(SystemExit) as ended:
-        main(["fit", f"{tmp_path}/d.arrow", "--target", "y", "--model", f"{tmp_path}/m", "-q"])
-    assert ended.value.code == 0
+    given = ["--target", "y", "--model", tmp_path / "m", "-q"]
+    assert run_command("fit", tmp_path / "d.arrow", *given) == 0
     features = StreamFit.load(tmp_path / "m").model.features
     names = StreamEncoder().fit(plain.drop_columns(["y"])).get_feature_names_out()
     assert features == names.tolist()

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from mixfree.cli import main
 from mixfree.linear.losses import Huber
 from mixfree.sklearn import StreamClassifier, StreamRegressor, fit_parts
 from mixfree.streams import StreamFit
+from tests.helpers import run_command
 
 ROWS = 900
 
@@ -45,9 +45,8 @@ def from_file(tmp_path_factory):
     pa.parquet.write_table(TABLE, folder / "d.parquet")
 
     def fit(loss):
-        with pytest.raises(SystemExit):
-            given = ["--target", "y", "--loss", loss, "--model", f"{folder}/{loss}", "-q"]
-            main(["fit", f"{folder}/d.parquet", *given])
+        given = ["--target", "y", "--loss", loss, "--model", folder / loss, "-q"]
+        assert run_command("fit", folder / "d.parquet", *given) == 0
         return StreamFit.load(folder / loss)
 
     return fit

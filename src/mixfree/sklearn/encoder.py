@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = ["StreamEncoder"]
 POLICIES = ("auto", "error")
 
 
+@dataclass(repr=False, eq=False)
 class StreamEncoder(TransformerMixin, BaseEstimator):
     """Encode the columns of a table as features, as ``mixfree fit`` does.
 
@@ -65,22 +67,15 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
     {'No': 'row numbers'}
     """
 
-    encoder_: Encoder
-    _why: dict[str, str]
-
-    def __init__(
-        self,
-        features: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        categories: Sequence[str] = (),
-        time: str = "auto",
-        dates: Mapping[str, str] | None = None,
-        hash_columns: int = 0,
-        missing: str = "auto",
-    ) -> None:
-        self.features, self.exclude, self.categories = features, exclude, categories
-        self.time, self.dates, self.hash_columns = time, dates, hash_columns
-        self.missing = missing
+    features: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    categories: Sequence[str] = ()
+    time: str = "auto"
+    dates: Mapping[str, str] | None = None
+    hash_columns: int = 0
+    missing: str = "auto"
+    encoder_: Encoder = field(init=False)
+    _why: dict[str, str] = field(init=False)  # columns that no row can make a feature of
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Start anew, with all rows."""
@@ -111,17 +106,8 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
             names = source.schema.names[:-1]
             if set(names) <= set(matching(self.exclude, names)):
                 raise ValueError("X has no column to learn from")
-            plan = FitPlan(
-                source.target,
-                "squared",
-                self.features,
-                self.exclude,
-                self.categories,
-                time=self.time,
-                dates=self.dates or {},
-                hash_columns=self.hash_columns,
-                missing=self.missing,
-            )
+            given = self.get_params() | {"dates": self.dates or {}}
+            plan = FitPlan(source.target, "squared", **given)
             look = first_look(source, plan)
             encoder, why = look.encoder.again(fixed=False), look.left_out
         else:

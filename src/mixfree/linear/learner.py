@@ -113,7 +113,7 @@ class Learner:
         """The output point in the units of the rows: one row per output, the intercept last."""
         point, outputs = self._running.average, self.loss.outputs
         if self._scale is not None:
-            units = self._scale.units, original(self.columns)
+            units = self._scale.current, original(self.columns)
             point = Rescaling(outputs, self._intercept, *units).function(point)
         return point.reshape(outputs, -1)
 
@@ -273,7 +273,7 @@ class Learner:
         return {
             "optimizer": None if lazy else self._optimizer.state_dict(),
             "sparse": self._sparse.state_dict() if self._sparse is not None else None,
-            "scale": self._scale.state_dict() if self._scale is not None else None,
+            "scale": self._scale.plain() if self._scale is not None else None,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -288,13 +288,13 @@ class Learner:
             raise ValueError(
                 "state must be of an iterative learner, with 'optimizer', 'sparse' and 'scale'"
             )
-        scale = copy.deepcopy(self._scale)
+        scale = self._scale
         if self._may_do_without_scale and state["scale"] is None:
             scale = None
         if (scale is None) != (state["scale"] is None):
             raise ValueError("state and learner differ in scale: only one of the two standardises")
         if scale is not None:
-            scale.load_state_dict(state["scale"])
+            scale = copy.deepcopy(scale).restored(state["scale"], "running scale")
         lazy = state["sparse"] is not None
         run, sparse = self._optimizer, None
         if self._dense_only and (lazy or not _remembers(state["optimizer"])):

@@ -1,7 +1,5 @@
 """Standardise features in one pass, by the mean and the deviation of the rows so far."""
 
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,26 +20,7 @@ class Units(NamedTuple):
     scale: Array
 
 
-@dataclass(slots=True)
-class ScaleState(State):
-    """Statistics of the columns, and the current scale."""
-
-    mean: Array
-    spread: Array  # sum of squared deviations from the mean
-    shift: Array
-    scale: Array
-    farthest: Array  # largest deviation among rows that made new units necessary
-    count: Array = field(default_factory=lambda: np.zeros(1, np.int64))
-
-    def check(self, what: str) -> None:
-        """Check that counts and spreads are not negative, and scales positive."""
-        if self.count[0] < 0 or (self.spread < 0.0).any() or (self.farthest < 0.0).any():
-            raise ValueError(f"state of the {what} does not fit: a spread is negative")
-        if not (self.scale > 0.0).all():
-            raise ValueError(f"state of the {what} does not fit: a scale is not positive")
-
-
-class RunningScale:
+class RunningScale(State):
     """Standardises rows by the mean and the deviation of the stream so far.
 
     Units change when the number of rows reaches a power of two, and for a row that would exceed
@@ -71,21 +50,31 @@ class RunningScale:
     """
 
     def __init__(self, columns: int, centred: bool) -> None:
-        self.centred = centred
-        self._columns = columns
-        self._due = np.zeros(1, np.int64)
+        self.centred, self._due = centred, np.zeros(1, np.int64)
+        self.count = np.zeros(1, np.int64)
+        self.mean, self.spread, self.shift, self.farthest = np.zeros((4, columns))
+        self.scale = np.ones(columns)
 
-    @cached_property
-    def _state(self) -> ScaleState:
-        """Created on first use: sparse rows, which may be wide, do not need it."""
-        state = ScaleState(*(np.zeros(self._columns) for _ in range(5)))
-        state.scale[:] = 1.0
-        return state
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The attributes to save: statistics of the columns, and the current units.
+
+        ``spread`` is the sum of squared deviations from the mean, ``farthest`` the largest
+        deviation among rows that made new units necessary.
+        """
+        return "mean", "spread", "shift", "scale", "farthest", "count"
+
+    def check(self, what: str) -> None:
+        """Counts and spreads are not negative, and scales are positive."""
+        if self.count[0] < 0 or (self.spread < 0.0).any() or (self.farthest < 0.0).any():
+            raise ValueError(f"state of the {what} does not fit: a spread is negative")
+        if not (self.scale > 0.0).all():
+            raise ValueError(f"state of the {what} does not fit: a scale is not positive")
 
     @property
-    def units(self) -> Units:
+    def current(self) -> Units:
         """The current units."""
-        return Units(self._state.shift, self._state.scale)
+        return Units(self.shift, self.scale)
 
     @property
     def due(self) -> bool:
@@ -97,13 +86,12 @@ class RunningScale:
         from mixfree.kernels.linear import RunningUnits
         from mixfree.kernels.run import aligned
 
-        state = self._state
-        rows = [state.mean, state.spread, state.shift, 1.0 / state.scale]
-        table: Any = aligned(np.array(rows))[:, : self._columns]
-        state.mean, state.spread, shift, inverse = table
-        statistics = (state.count, state.mean, state.spread)
+        columns = self.mean.size
+        rows = [self.mean, self.spread, self.shift, 1.0 / self.scale]
+        self.mean, self.spread, shift, inverse = aligned(np.array(rows))[:, :columns]
+        statistics = (self.count, self.mean, self.spread)
         # A centred row is followed by the intercept's 1.
-        out = aligned(np.ones(self._columns + self.centred, dtype))
+        out = aligned(np.ones(columns + self.centred, dtype))
         return RunningUnits(self._due, *statistics, shift, inverse, out, self.centred, LIMIT)
 
     def take(self, rows: Array, out: Array) -> Array:
@@ -118,22 +106,12 @@ class RunningScale:
 
         Return the units before and after.
         """
-        state, before = self._state, self.units
-        state.farthest = np.maximum(state.farthest, np.abs(row - state.mean))
-        deviation = np.sqrt(state.spread / state.count[0])
-        scale = np.maximum(deviation, state.farthest / LIMIT)
+        before = self.current
+        self.farthest = np.maximum(self.farthest, np.abs(row - self.mean))
+        scale = np.maximum(np.sqrt(self.spread / self.count[0]), self.farthest / LIMIT)
         known = scale >= max(MIN_VALUE, float(np.finfo(row.dtype).tiny))
-        state.shift, state.scale = state.mean.copy(), np.where(known, scale, 1.0)
-        return before, self.units
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state as copies of arrays."""
-        return self._state.plain()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        self._state = self._state.restored(state, "running scale")
-        self._due[0] = 0
+        self.shift, self.scale = self.mean.copy(), np.where(known, scale, 1.0)
+        return before, self.current
 
 
 def original(columns: int) -> Units:

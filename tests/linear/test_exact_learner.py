@@ -55,15 +55,6 @@ def test_any_cut_permutation_and_order_of_merging_gives_the_same_fit(rows, cuts,
         assert other.samples == rows
 
 
-def test_a_state_is_not_tied_to_the_learner_that_gave_it():
-    x, y = stream(9000)
-    learner = learnt(x, y)
-    state, before = learner.state_dict(), learner.weights
-    learner.advance(x, -y)
-    learner.load_state_dict(state)
-    np.testing.assert_array_equal(learner.weights, before)
-
-
 def test_sparse_rows_and_single_precision():
     x, y = stream(9000)
     x[np.random.default_rng(2).random(x.shape) < 0.7] = 0.0
@@ -114,18 +105,6 @@ def test_a_megabyte_is_as_long_for_the_squared_loss_as_for_kept_rows():
     assert kept == {"32MB": 32 * 10**6, "32 mb": 32 * 10**6, "32MiB": 32 << 20}
     for text, size in kept.items():
         assert rows_of(text, 10, 1) == int(size / (8 * 14 * 1.125))
-
-
-def test_a_refused_chunk_changes_nothing():
-    x, y = stream(5000)
-    learner = learnt(x, y)
-    before = learner.weights
-    with pytest.raises(ValueError, match="targets must be finite"):
-        learner.advance(x, np.where(np.arange(5000) == 4321, np.nan, y))
-    with pytest.raises(ValueError, match="rows must have shape"):
-        learner.advance(x[:, :3], y)
-    np.testing.assert_array_equal(learner.weights, before)
-    assert learner.samples == 5000
 
 
 def test_a_change_is_found_and_noise_is_not():

@@ -125,12 +125,7 @@ class BatchMeans(ABC):
 
     @abstractmethod
     def _standardised(self, rows: Array) -> Array:
-        """Standardise rows, for predictions by standardised weights."""
-
-    @property
-    @abstractmethod
-    def _slopes_at(self) -> slice:
-        """Where the columns' weights are among the standardised weights."""
+        """Standardise rows, for predictions by standardised weights; the level is last."""
 
     @property
     @abstractmethod
@@ -175,9 +170,9 @@ class BatchMeans(ABC):
         """Standard errors in the shape of the weights; infinite where they are unknown."""
         if not self.enough:
             return np.full(self._weights.shape, np.inf)
-        slopes = self._changes[:, :, self._slopes_at]
+        slopes = self._changes[:, :, : len(self._size)]
         with np.errstate(over="ignore"):
-            each = np.eye(self._changes.shape[2])[self._slopes_at]
+            each = np.eye(len(self._size), self._changes.shape[2])
             squares = np.einsum("btk,btk->tk", slopes, slopes) + self._missing(each).T
             errors: Array = np.sqrt(squares) / self._size
             errors *= self._unit[:, None]
@@ -230,7 +225,7 @@ class BatchMeans(ABC):
 
         Weights that the rows do not determine are left out.
         """
-        slopes = np.eye(self._changes.shape[2])[self._slopes_at] / self._size[:, None]
+        slopes = np.eye(len(self._size), self._changes.shape[2]) / self._size[:, None]
         level = self._standardised(np.zeros((1, len(slopes))))
         each, errors = np.vstack([slopes, level])[places], self.bse[:, places]
         known = np.isfinite(errors) & (errors > 0.0)

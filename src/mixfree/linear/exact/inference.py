@@ -77,9 +77,9 @@ class Inference(BatchMeans):
 
     @cached_property
     def _scores(self) -> Array:
-        """Sums of scores of the level (the value at the columns' means) and the columns.
+        """Sums of scores of the columns and of the level, the value at the columns' means.
 
-        Shape: batches × targets × (1 + columns). Without intercept, the level's scores are 0.
+        Shape: batches × targets × (columns + 1). Without intercept, the level's scores are 0.
         """
         batches, columns, x, y = self._split, self._columns, self._size, self._unit
         weight = batches.weight[:, None]
@@ -90,7 +90,7 @@ class Inference(BatchMeans):
         score -= (self._slopes / x) @ batches.scatter / x
         score += level[:, :, None] * aside[:, None, :]
         score -= weight[:, :, None] * self._ridge
-        return np.concatenate([level[:, :, None], score], axis=2)
+        return np.concatenate([score, level[:, :, None]], axis=2)
 
     @property
     def _ridge(self) -> Array:
@@ -100,16 +100,16 @@ class Inference(BatchMeans):
             return ridge
 
     def _whitened(self, scores: Array) -> Array:
-        """Return the changes of level and weights that scores cause, times the total weight."""
+        """Return the changes of weights and level that scores cause, times the total weight."""
         shape = scores.shape
         flat = scores.reshape(-1, shape[-1]).copy()
         if self._columns:
-            flat[:, 1:] = self._solution.inverse(np.ascontiguousarray(flat[:, 1:].T)).T
+            flat[:, :-1] = self._solution.inverse(np.ascontiguousarray(flat[:, :-1].T)).T
         return flat.reshape(shape)
 
     @cached_property
     def _changes(self) -> Array:
-        """The change of level and standardised weights by each batch."""
+        """The change of standardised weights and level by each batch."""
         covered = self._split.weight.sum() / self._sums.weight
         factor = self._spread_factor(covered, self._solution.rank + self._intercept)
         changes: Array = np.sqrt(factor) * self._whitened(self._scores) / self._sums.weight
@@ -118,11 +118,7 @@ class Inference(BatchMeans):
     def _standardised(self, rows: Array) -> Array:
         aside = (rows - self._sums.mean[: self._columns]) / self._size
         aside[:, self._constant] = 0.0
-        return np.column_stack([np.full(len(rows), float(self._intercept)), aside])
-
-    @property
-    def _slopes_at(self) -> slice:
-        return slice(1, None)
+        return np.column_stack([aside, np.full(len(rows), float(self._intercept))])
 
     @property
     def remark(self) -> str:
@@ -142,14 +138,14 @@ class Inference(BatchMeans):
         batches = self._split
         aside = (batches.mean[:, : self._columns] - self._sums.mean[: self._columns]) / self._size
         level = np.full(len(aside), float(self._intercept))
-        return batches.weight / batches.weight.sum(), np.column_stack([level, aside])
+        return batches.weight / batches.weight.sum(), np.column_stack([aside, level])
 
     @cached_property
     def _in_few_batches(self) -> Array:
         """Whether a column varies in so few batches that the spread of its scores is unknown."""
         (share, aside), batches, x = self._shares(), self._split, self._size
         own = np.diagonal(batches.scatter, axis1=1, axis2=2) / x / x / batches.weight.sum()
-        own = own + share[:, None] * aside[:, 1:] ** 2
+        own = own + share[:, None] * aside[:, :-1] ** 2
         least = MIN_VARYING * np.sum(own**2, axis=0)
         few: Array = ~self._constant & (own.sum(axis=0) ** 2 < least)
         return few
@@ -168,7 +164,7 @@ class Inference(BatchMeans):
         (share, aside), batches, x = self._shares(), self._split, self._size
         for number, scatter in enumerate(batches.scatter):
             squares = share[number] * np.outer(aside[number], aside[number])
-            squares[1:, 1:] += scatter / x / x[:, None] / batches.weight.sum()
+            squares[:-1, :-1] += scatter / x / x[:, None] / batches.weight.sum()
             moved = squares @ inverse
             lacks += moved.T @ inverse @ moved
         return inverse, lacks
@@ -207,10 +203,10 @@ class Inference(BatchMeans):
         return squares.levels
 
     def _window_scores(self, window: Chunk) -> Array:
-        """Return scores of single rows: rows × targets × (1 + columns)."""
+        """Return scores of single rows: rows × targets × (columns + 1)."""
         x = self._standardised(window.rows)
         y = (window.targets - self._sums.mean[self._columns :]) / self._unit
-        residual = (y - x[:, 1:] @ self._slopes.T) * window.weights[:, None]
+        residual = (y - x[:, :-1] @ self._slopes.T) * window.weights[:, None]
         score: Array = residual[:, :, None] * x[:, None, :]
-        score[:, :, 1:] -= window.weights[:, None, None] * self._ridge
+        score[:, :, :-1] -= window.weights[:, None, None] * self._ridge
         return score

@@ -190,12 +190,8 @@ class GlmInference(BatchMeans):
         return self._problem.rows.standardised(rows)
 
     @property
-    def _slopes_at(self) -> slice:
-        return slice(0, len(self._size))
-
-    @property
     def _unknown(self) -> Array:
-        unknown = (linalg.norm(self._flat, axis=1) > ASIDE)[self._slopes_at]
+        unknown = (linalg.norm(self._flat, axis=1) > ASIDE)[: len(self._size)]
         unknown |= np.isinf(self._size)
         return np.broadcast_to(unknown, (len(self._weights), len(self._size)))
 

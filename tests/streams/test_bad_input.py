@@ -70,7 +70,7 @@ WRONG = {
     ),
     "wide.csv": (",".join(f"c{i}" for i in range(20_001)) + "\n", "more than 20,000 columns"),
     "wide.jsonl": (json.dumps({f"c{i}": i for i in range(20_001)}), "more than 20,000 columns"),
-    "head.csv": ("x" * (1 << 25), "its first line is longer than"),
+    "head.csv": ("x" * (1 << 26), "a line is longer than 33,554,432 bytes"),
     "open.csv": ('y,"a\n' + "1,2\n" * 9, "a quotation mark in the header is not closed"),
     "twins.csv": ("a,a,y\n1,2,3\n", "2 columns are called 'a'; rename all but one"),
     "same.csv": ("1,1,2\n3,4,5\n", "'1'; if the first line is a row, --no-header names the"),

@@ -20,7 +20,6 @@ ROWS, CELLS = 1 << 16, 1 << 21  # most rows and values per batch of Parquet and 
 PAGE = 1 << 16  # bytes read ahead per Parquet column, and of a CSV file to find its header
 MAX_COLUMNS = 20_000  # most columns of a file
 LONGEST_TEXT = 1 << 14  # most bytes of a dictionary-encoded text, which every row may repeat
-LONGEST_HEAD = 1 << 24  # most bytes of the first line of a text file
 NOT_UTF8 = "not in UTF-8: `iconv -f latin1 -t utf-8 FILE > utf8.csv` converts it"
 # Words of PyArrow's errors, and what they mean.
 _MEANING = {
@@ -123,9 +122,9 @@ class Reader:
         while not Dialect.is_complete(head):
             more = read(max(least, len(head)))
             head += more
-            if len(head) > LONGEST_HEAD and b"\n" not in head:
-                raise EOFError(f"its first line is longer than {LONGEST_HEAD:,} bytes")
-            if not more or len(head) > LONGEST_HEAD:
+            if len(head) > LARGEST_BLOCK:
+                raise EOFError("straddling object")
+            if not more:
                 break
         if self._pipe is not None:
             self._pipe.unread(head)
@@ -253,7 +252,7 @@ class Reader:
             return f"{line} has {ragged[3]} fields instead of {ragged[2]}{hint}"
         if "straddl" in message:
             csv = self.file.format == "csv"
-            block = self._dialect.block if csv and not self.arriving else LARGEST_BLOCK
+            block = LARGEST_BLOCK if self.arriving else self._dialect.block or LARGEST_BLOCK
             quote = ", or a quotation mark is not closed" if csv else ""
             return f"a line is longer than {block:,} bytes{quote}"
         return message

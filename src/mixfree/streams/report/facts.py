@@ -22,7 +22,7 @@ __all__ = ["Facts", "check_something_learnt", "target_size"]
 PER_FEATURE = 20  # rows per feature needed for useful predictions
 TREND = 0.5  # share of the target that a trend must explain to be mentioned
 ROWS_OF_A_TREND = 32  # least rows to look for a trend
-MIN_COUNTS = 200  # sampled targets by which counts are judged
+MIN_COUNTS = 200  # least sampled targets for a remark on counts
 GROWS = 1.5  # ratio of means, and of variances, between rows of large and small predictions
 MUCH = 0.2  # difference of R² between rows seen and not seen that is a warning
 OFTEN = 0.005  # least share of the rows with a number that may be a code
@@ -234,7 +234,7 @@ class Facts:
             reasons.append("later rows differ from earlier ones")
         independent = CHUNK / (self.correlation.inflation if self.correlation else 1.0)
         if features * PER_FEATURE > independent:
-            reasons.append(f"the first rows were too few for {features:,} features: `l2` helps")
+            reasons.append(f"the first rows were too few for {features:,} features (`l2` helps)")
         if reasons:
             why = ", or ".join(reasons)
             yield f"test-then-train predictions were worse than the best constant: {why}"

@@ -57,10 +57,11 @@ def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
 def quality(fit: StreamFit, found: Mapping[str, Mapping[str, float]]) -> Iterator[Quality]:
     """Yield tables of :func:`metrics`; the loss only if no other metric is equivalent to it."""
     kept, tested = len(fit.model.rows), fit.timeline.tested
-    drawn = f"{kept:,} rows drawn uniformly, which change with the order of the rows"
-    rows = "all rows" if kept == fit.used else drawn
-    if of_all_rows(fit, fit.model.learner.weights):
-        rows = f"all rows; MAE: {rows}"
+    rows = f"a uniform sample of {kept:,} rows, which depends on their order"
+    if kept == fit.used:
+        rows = "all rows"
+    elif of_all_rows(fit, fit.model.learner.weights):
+        rows = f"all rows (MAE: {rows})"
     if isinstance(fit.model.learner, ExactLearner) and fit.model.learner.forgetting is not None:
         rows += ", by the final weights"
     names = [name for name in NAMES if name in found["in_sample"]]

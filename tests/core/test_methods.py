@@ -204,17 +204,6 @@ def test_modules_are_imported_when_used():
         _ = mf.nothing
 
 
-def test_a_method_without_the_common_arguments_is_told_their_names():
-    class Bare(mf.Method):
-        name = "bare"
-
-        def __init__(self, x0, alpha=None, seed=0):
-            super().__init__(x0, mf.MLMC(), steps.AdaGradNorm, alpha=alpha, seed=seed)
-
-    with pytest.raises(ValueError, match="bare lacks the arguments domain, output, mirror of"):
-        mf.minimize(lambda x, z: x - z, [1.0], [0.0], Bare)
-
-
 @pytest.mark.parametrize("length", [2.0, 0, -1, True, "2"])
 def test_a_window_whose_length_is_no_integer_is_refused_when_it_opens(length):
     """Not when the run is saved; and the run stays as it was."""

@@ -31,23 +31,17 @@ def chain(
         float | None,
         Option(help="Total variation distance that defines the mixing time. Default: 0.25."),
     ] = None,
-    estimate: Annotated[
-        bool, Option("--estimate", help="Estimate the mixing time from a path.")
-    ] = False,
+    estimate: Annotated[bool, Option("--estimate", help="Estimate it from a path.")] = False,
     column: Annotated[
         str | None, Option(help="Column that contains the path, by name or by number from 1.")
     ] = None,
-    level: Annotated[
-        float | None, Option(help="Confidence level of the interval. Default: 0.95.")
-    ] = None,
+    level: Annotated[float | None, Option(help="Confidence level. Default: 0.95.")] = None,
     method: Annotated[
         str | None,
         Option(help="envelope (the default), contraction, pseudo-spectral or reversible."),
     ] = None,
     as_json: Json = False,
-    plot: Annotated[
-        Path | None, Option(help="File for a figure of the decay of d_mix(t), as .png and .svg.")
-    ] = None,
+    plot: Annotated[Path | None, Option(help="Figure of the decay, as .png and .svg.")] = None,
     force: Force = False,
 ) -> None:
     """Compute or estimate the mixing time of a Markov chain.

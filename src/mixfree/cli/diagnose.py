@@ -21,9 +21,7 @@ def diagnose(
     features: shared.Features = None,
     exclude: shared.Exclude = None,
     missing: shared.Missing = "auto",
-    plot: Annotated[
-        Path | None, Option(help="File to draw the profile to, as .png and .svg.")
-    ] = None,
+    plot: Annotated[Path | None, Option(help="Figure of the profile, .png and .svg.")] = None,
     format: shared.Format = None,
     force: shared.Force = False,
     as_json: shared.Json = False,

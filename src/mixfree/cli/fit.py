@@ -74,12 +74,8 @@ def fit(
             "categories=month,code, levels=9. Repeat for more; `mixfree methods` lists all names.",
         ),
     ] = None,
-    checkpoint_every: Annotated[
-        int | None, Option(help="Interval in rows at which the model file is also written.")
-    ] = None,
-    resume: Annotated[
-        bool, Option("--resume", help="Continue from the model file if it exists.")
-    ] = False,
+    checkpoint_every: Annotated[int | None, Option(help="Save the model every N rows.")] = None,
+    resume: Annotated[bool, Option("--resume", help="Continue the model, if it exists.")] = False,
     workers: Annotated[
         str | None,
         Option(

@@ -23,9 +23,7 @@ MISSING = {
 def inspect(
     model: Model,
     top: Annotated[int, Option(help="Number of weights to show.")] = 20,
-    weights: Annotated[
-        Path | None, Option(help="CSV file for all weights, with their intervals.")
-    ] = None,
+    weights: Annotated[Path | None, Option(help="CSV file of all weights.")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:

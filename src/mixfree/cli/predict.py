@@ -22,9 +22,7 @@ def predict(
             "new.csv to new-predictions.csv; for standard input, standard output.",
         ),
     ] = None,
-    keep: Annotated[
-        str | None, Option(help="Columns of the data to copy to the output: a,b.")
-    ] = None,
+    keep: Annotated[str | None, Option(help="Columns of the data to copy: a,b.")] = None,
     missing: Annotated[
         str | None,
         Option(

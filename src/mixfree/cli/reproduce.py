@@ -19,14 +19,10 @@ def reproduce(
     seeds: Annotated[int | None, Option(help="Number of seeds per setting.")] = None,
     methods: Annotated[str | None, Option(help="Methods to run, such as mag,adagrad.")] = None,
     p: Annotated[str | None, Option(help="Switching probabilities, such as 0.5,1e-4.")] = None,
-    first_seed: Annotated[
-        int | None, Option(help="First seed. Seeds below 1000 give no verdicts.")
-    ] = None,
+    first_seed: Annotated[int | None, Option(help="Below 1000, no verdicts are given.")] = None,
     jobs: Annotated[int | None, Option(help="Processes. Default: one per core.")] = None,
     backend: Annotated[str, Option(help="loky (this machine) or dask (a cluster).")] = "loky",
-    out: Annotated[
-        Path | None, Option(help="Folder of the results. Default: results/NAME.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Folder. Default: results/NAME.")] = None,
 ) -> None:
     """Run an experiment of the paper or of the project.
 

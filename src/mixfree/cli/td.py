@@ -23,9 +23,7 @@ def td(
     ] = "uniform",
     gamma: Annotated[float, Option(help="Discount factor, at least 0 and below 1.")] = 0.9,
     samples: Annotated[int, Option(help="Number of transitions to learn from.")] = 200_000,
-    radius: Annotated[
-        float | None, Option(help="Keep the weights in a ball of this radius.")
-    ] = None,
+    radius: Annotated[float | None, Option(help="Bound on the norm of the weights.")] = None,
     method: Annotated[
         str | None,
         Option(
@@ -33,9 +31,7 @@ def td(
             "mag (needs --radius), … Default: mag with --radius and lstd without."
         ),
     ] = None,
-    lam: Annotated[
-        float | None, Option(help="lstd: decay λ of the eligibility traces, from 0 to 1.")
-    ] = None,
+    lam: Annotated[float | None, Option(help="lstd: decay λ of traces, from 0 to 1.")] = None,
     l2: Annotated[float | None, Option(help="lstd: ridge penalty per transition.")] = None,
     half_life: Annotated[
         float | None, Option(help="lstd: transitions after which one counts half; no intervals.")

@@ -158,12 +158,6 @@ class Method(Optimizer):
         Traceback (most recent call last):
         mixfree.core.method.OptionError: sgd does not take `levels`: it has no options
         """
-        lacking = [name for name in _COMMON if name not in inspect.signature(cls).parameters]
-        if lacking:
-            raise OptionError(
-                f"{cls.name} lacks the arguments {', '.join(lacking)} of every method: end its "
-                "__init__ with **common, and pass them to super().__init__"
-            )
         allowed = cls.options()
         for name in options:
             if name not in allowed:

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mixfree.linear.exact.sums import sums_of
+from mixfree.linear.exact.sums import Sums, sums_of
 
 COLUMNS = 3
 
@@ -51,8 +51,8 @@ def test_columns_of_extreme_size_lose_nothing():
 
 def test_constant_columns_have_no_spread_at_all():
     x = np.tile([0.1, 1e9 / 3.0, 0.0], (3007, 1))
-    for quick in (True, False):
-        found = sums_of(x, x[:, :2], quick=quick)
+    for before in (Sums.nothing(3, 2), None):
+        found = sums_of(x, x[:, :2], before=before)
         assert not found.scatter.any() and not found.joined(found).scatter.any()
 
 

@@ -75,7 +75,7 @@ class SquaredFit(State):
         total, waiting = self._sums.total, self._blocks.pending
         if waiting is None:
             return total
-        return total.joined(sums_of(*waiting, quick=self._sums.near))
+        return total.joined(sums_of(*waiting, before=self._sums.last))
 
     @property
     def solution(self) -> Solution:

@@ -74,11 +74,11 @@ class StreamSums(State):
         return self._before.joined(self.current)
 
     @property
-    def near(self) -> bool:
-        """Whether sums about 0 would have been accurate for the last rows."""
-        if self.current.rows or not len(self.batches):
-            return self.current.near
-        return self.batches.items[-1].near
+    def last(self) -> Sums:
+        """The sums of the last rows."""
+        return (
+            self.batches.items[-1] if len(self.batches) and not self.current.rows else self.current
+        )
 
     def add(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Add rows in order, as contiguous matrices.
@@ -97,7 +97,7 @@ class StreamSums(State):
             if count > 1:
                 x, y = (each.reshape(count, length, each.shape[1]) for each in (x, y))
                 w = None if w is None else w.reshape(count, length)
-            found = sums_of(x, y, w, quick=self.near)
+            found = sums_of(x, y, w, before=self.last)
             if count > 1:
                 self._before = self._before.joined(found.combined())
                 self.batches = self.batches.added(*found)

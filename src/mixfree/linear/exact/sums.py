@@ -142,7 +142,7 @@ def stacked(parts: Sequence[Sums]) -> Sums:
 
 
 def sums_of(
-    rows: Array, targets: Array, weights: Array | None = None, *, quick: bool = False
+    rows: Array, targets: Array, weights: Array | None = None, *, before: Sums | None = None
 ) -> Sums:
     """Sum rows of any offset, with positive weights.
 
@@ -150,9 +150,10 @@ def sums_of(
     ----------
     rows, targets, weights
         A matrix, a matrix and a vector; or several of each along a leading axis.
-    quick
-        Try products about 0 first. They are accurate as long as no mean is much larger than its
-        column's deviation; otherwise products about the first row follow.
+    before
+        Sums of rows before. Products are about 0 if that was accurate for those, and otherwise
+        about the first row, but about the mean before where the first row is an outlier, as
+        indicators are. If that turns out to be far from the mean, products about it follow.
 
     Raises
     ------
@@ -165,16 +166,19 @@ def sums_of(
     >>> sums.scatter, sums.cross
     (array([[2.]]), array([[2.]]))
     """
-    if quick:
+    if before is not None and before.near:
         if weights is not None:  # else the sums show values that are too large
             check_values(rows=rows, targets=targets)
         sums, accurate = _sums_about(None, rows, targets, weights)
         if accurate:
             return sums
     check_values(rows=rows, targets=targets)
-    first = np.concatenate([rows[..., 0, :], targets[..., 0, :]], axis=-1)
-    sums, accurate = _sums_about(first, rows, targets, weights)
-    if not accurate:  # the first row is far from the others
+    origin = np.concatenate([rows[..., 0, :], targets[..., 0, :]], axis=-1)
+    if before is not None:
+        outlier = (origin - before.mean) ** 2 * before.weight > MAX_OFFSET * before.diagonal
+        origin = np.where(outlier & (before.diagonal > 0.0), before.mean, origin)
+    sums, accurate = _sums_about(origin, rows, targets, weights)
+    if not accurate:
         sums, _ = _sums_about(sums.mean, rows, targets, weights)
     return sums
 

@@ -58,10 +58,15 @@ def test_digits_are_learned_and_best_if_shuffled_or_remembered(tmp_path, capsys)
 
 
 def test_bicycle_rentals_are_learned_best_with_a_memory(tmp_path, capsys):
-    """Errors on new hours, on which a constant has more than 1; without a file."""
-    found = load("torch_bike_hours").main(seeds=[0], hours=2_000, figure=tmp_path / "bike-hours")
+    """Caught: a memory that returns its newest hours, or nothing learnt; without a file.
+
+    A constant has an error of more than 1 on the new hours. These follow on the last ones of the
+    stream, so that forgetting the first ones costs nothing there, but on the hours of the stream.
+    """
+    example = load("torch_bike_hours")
+    found = example.main(seeds=range(5), hours=2_000, figure=tmp_path / "bike-hours")
     out = capsys.readouterr().out
-    assert found["Ladder + Memory"][0] < found["Ladder"][0], out
+    assert max(found["Ladder + Memory"][0], found["Ladder"][0]) < 0.5, out
     assert found["Ladder + Memory"][2] < 0.5 * found["Ladder"][2], out  # hours of the stream
     assert found["Adam + Memory, lr 0.001"][0] < 0.8 * found["Adam, lr 0.001"][0], out
     assert (tmp_path / "bike-hours.png").stat().st_size > 10_000

@@ -24,7 +24,7 @@ def approach(opt, params, goal, steps):
         opt.step()
 
 
-@pytest.mark.parametrize(("output", "numbers"), [("recent", 6), ("weighted", 5)])
+@pytest.mark.parametrize(("output", "numbers"), [("recent", 5), ("weighted", 6)])
 def test_numbers_per_weight_beside_the_sketch(output, numbers):
     """Another copy of the parameters; a sketch that grows with the model or with the run."""
     params = parameters((300, 100), (100,), dtype=torch.float32)

@@ -182,12 +182,12 @@ def add_to_sketch(numbers, sketch, weight):
 def search(plan, table, numbers, x, row, factor, step):
     """Twin of :meth:`mixfree.steps.Ladder._search`."""
     total, origin, mean, before = table[WEIGHTED_SUM], table[ORIGIN], table[MEAN], table[BEFORE]
-    weight, share = numbers[LAM] * factor, 2.0 / (step + 1.0)
+    weight, share = numbers[LAM] * factor, 4.0 / (step + 3.0)
     along, size, moved = 0.0, 0.0, 0.0
     for k in range(x.size):
         ahead = origin[k] - x[k]
         along += row[k] * ahead
-        total[k] += weight * row[k] if ahead != 0.0 else 0.0
+        total[k] += weight * row[k]
         size += abs(total[k])
         mean[k] += share * (x[k] - mean[k])
     numbers[NUMERATOR] += weight * along

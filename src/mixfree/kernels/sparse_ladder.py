@@ -1,8 +1,8 @@
 """The ladder over sparse rows, at a cost of their non-zeros.
 
 Only a coordinate with a gradient moves, and its step depends on the shared numbers and on its own Q
-alone. The mean point is kept as the output's sum is in :mod:`mixfree.kernels.sparse`: with
-M = Σ t, it is x − lag/M, and when x moves by δ, its lag grows by M·δ.
+alone. The mean point is kept as the output's sum is in :mod:`mixfree.kernels.sparse`: with M the
+sum of its weights t(t + 1)(t + 2), it is x − lag/M, and when x moves by δ, its lag grows by M·δ.
 """
 
 import math
@@ -36,14 +36,11 @@ FIELDS = {"squares": SQUARES, "weighted_sum": WEIGHTED_SUM, "origin": ORIGIN}
 
 @inline
 def add_entry(cells, place, weighted):
-    """Add one entry of λ·gradient to its sum; what it adds to ‖Σ λ g‖₁ and to the numerator.
-
-    An entry at the origin adds nothing.
-    """
-    ahead, before = cells[place, ORIGIN] - cells[place, V], cells[place, WEIGHTED_SUM]
-    after = before + weighted if ahead != 0.0 else before
-    cells[place, WEIGHTED_SUM] = after
-    return abs(after) - abs(before), weighted * ahead
+    """Add one entry of λ·gradient to its sum; what it adds to ‖Σ λ g‖₁ and to the numerator."""
+    before = cells[place, WEIGHTED_SUM]
+    cells[place, WEIGHTED_SUM] = before + weighted
+    ahead = cells[place, ORIGIN] - cells[place, V]
+    return abs(before + weighted) - abs(before), weighted * ahead
 
 
 @inline
@@ -96,7 +93,7 @@ def _(rule, plan, run, values, columns, factors, square, along, l2, width, inter
     run.counts[SAMPLES] += 1
     run.counts[STEPS] += 1
     step = run.counts[STEPS]
-    whole, longer, ahead = 0.5 * step * (step + 1.0), 0.0, 0.0
+    whole, longer, ahead = 0.25 * step * (step + 1.0) * (step + 2.0) * (step + 3.0), 0.0, 0.0
     for o in range(factors.size):
         base, factor = o * (width + intercept), rates[LAM] * factors[o]
         for p in range(values.size):

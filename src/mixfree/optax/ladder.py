@@ -20,6 +20,7 @@ from mixfree.steps.ladder_rule import (
     ends_epoch,
     first_distance,
     inflation,
+    newest_share,
     signs,
     update_scale,
 )
@@ -172,13 +173,14 @@ def _search(state: LadderState, g: Any, x: Any) -> LadderState:
     scale, step = state.scale, state.step
     kind = scale.lam.dtype
 
-    def pulled(pull: jax.Array, a: jax.Array, at: jax.Array, origin: jax.Array) -> jax.Array:
-        # What has not moved does not hold up the rest.
-        return pull + jnp.where(at != origin, scale.lam.astype(a.dtype) * a, 0.0)
+    def free(pull: jax.Array, before: jax.Array, at: jax.Array, origin: jax.Array) -> jax.Array:
+        # What does not move in spite of gradients does not hold up the rest.
+        return jnp.where((at == origin) & (before != 0.0), 0.0, jnp.abs(pull))
 
     ways = jax.tree.map(lambda a, at, origin: a * (origin - at), g, x, state.origin)
-    pull = jax.tree.map(pulled, state.weighted_sum, g, x, state.origin)
-    share = 2.0 / (step.astype(kind) + 1.0)
+    pull = jax.tree.map(lambda s, a: s + scale.lam.astype(a.dtype) * a, state.weighted_sum, g)
+    size = total(jax.tree.map(free, pull, state.weighted_sum, x, state.origin))
+    share = newest_share(step.astype(kind))
     mean = jax.tree.map(lambda m, at: m + share.astype(m.dtype) * (at - m), state.mean, x)
     before, moved = apply_if(
         ends_epoch(step),
@@ -186,7 +188,7 @@ def _search(state: LadderState, g: Any, x: Any) -> LadderState:
         (state.before, jnp.zeros((), kind)),
     )
     scale = scale._replace(numerator=scale.numerator + scale.lam * total(ways))
-    arrived, scale = update_scale(jnp, scale, total(jax.tree.map(jnp.abs, pull)), moved)
+    arrived, scale = update_scale(jnp, scale, size, moved)
     origin, pull = apply_if(
         arrived, lambda old: (mean, jax.tree.map(jnp.zeros_like, old[1])), (state.origin, pull)
     )

@@ -18,6 +18,7 @@ from mixfree.steps.ladder_rule import (
     ends_epoch,
     first_distance,
     inflation,
+    newest_share,
     sketched,
     update_scale,
 )
@@ -35,7 +36,7 @@ class LadderState(State):
     squares: Array  # Q = Σ (λ g)²
     weighted_sum: Array  # Σ λ g since the last arrival
     origin: Array  # the point o from which distances are measured
-    mean: Array  # of all points so far, with weights proportional to t
+    mean: Array  # of all points so far, with weights that grow as t³
     before: Array  # the mean when the number of steps last doubled
     carry: Array  # sketch of the gradients since the last full block
     halves: Array  # sketches of the first halves of incomplete blocks, one row per level
@@ -84,7 +85,7 @@ class Ladder:
     alpha
         A fixed scale instead of r̄; ``None`` estimates r̄.
     first
-        Initial value r_ε of r̄; by default 1e-6 times ``1 + |x0|``, or a fifth of the
+        Initial value r_ε of r̄; by default 1e-6 times ``1 + |x0|``, or a tenth of the
         root mean square of x0 if that is larger.
     block
         Number of gradients summed before they enter the levels.
@@ -181,9 +182,10 @@ class Ladder:
 
     def _search(self, state: LadderState, g: Array, step: int, x: Array) -> None:
         """Update r̄ and λ, and restart from the mean point if the run has arrived."""
-        state.weighted_sum += np.where(x != state.origin, state.lam * g, 0.0)
-        state.mean += 2.0 / (step + 1.0) * (x - state.mean)
-        moved, size = 0.0, float(np.abs(state.weighted_sum).sum())
+        stuck = (x == state.origin) & (state.weighted_sum != 0.0)
+        state.weighted_sum += state.lam * g
+        state.mean += newest_share(step) * (x - state.mean)
+        moved, size = 0.0, float(np.abs(state.weighted_sum[~stuck]).sum())
         if ends_epoch(step):
             moved = float(np.abs(state.mean - state.before).max())
             state.before = state.mean.copy()

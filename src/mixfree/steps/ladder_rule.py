@@ -13,7 +13,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.draws import SKETCH, key, words
 
 FIRST = 1e-6  # first distance, as a fraction of 1 + |x0|
-FIRST_OF_WEIGHTS = 0.2  # the same, as a fraction of the root mean square of x0
+FIRST_OF_WEIGHTS = 0.1  # the same, as a fraction of the root mean square of x0
 GROWTH = 1.25  # largest factor of rbar from one step to the next
 MARGIN = 5.0  # factor of the lower bound until the first arrival, and 1 after it
 MOVED = 5.0  # factor of the movement of the mean point while the number of steps doubled
@@ -32,9 +32,9 @@ class Scale(NamedTuple):
     .. math:: \|o - x^*\|_\infty \ge \frac{\sum_i \lambda_i\, g_i \cdot (o - x_i)}
                                           {\|\sum_i \lambda_i g_i\|_1},
 
-    the bound of D-adaptation (Defazio and Mishchenko 2023), with λ the largest r̄ so far. A
-    coordinate at which x_i = o adds nothing to the numerator, and is left out of the denominator:
-    what does not move, by a rate of 0 or at the edge of a domain, does not hold up the rest.
+    the bound of D-adaptation (Defazio and Mishchenko 2023), with λ the largest r̄ so far. What does
+    not move in spite of gradients, by a rate of 0 or at the edge of a domain, is left out of the
+    denominator, so that it does not hold up the rest.
     """
 
     rbar: Any  # the distance, which is the largest step of any coordinate
@@ -46,14 +46,25 @@ class Scale(NamedTuple):
 def first_distance(xp: Any, largest: Any, rms: Any) -> Any:
     """First r̄ and λ, from the largest entry of x0 and its root mean square.
 
-    Weights that are not 0 at the start have a scale, of which a fifth is a small distance.
+    Weights that are not 0 at the start have a scale, of which a tenth is a small distance.
 
     Examples
     --------
     >>> float(first_distance(np, 0.0, 0.0)), float(first_distance(np, 1.0, 0.5))
-    (1e-06, 0.1)
+    (1e-06, 0.05)
     """
     return _larger(xp, FIRST * (1.0 + largest), FIRST_OF_WEIGHTS * rms)
+
+
+def newest_share(step: Any) -> Any:
+    """Share of the newest point in the mean: the points have weights that grow as t³.
+
+    Examples
+    --------
+    >>> newest_share(1), newest_share(5)
+    (1.0, 0.5)
+    """
+    return 4.0 / (step + 3.0)
 
 
 def ends_epoch(step: Any) -> Any:
@@ -82,7 +93,7 @@ def update_scale(xp: Any, scale: Scale, size: Any, moved: Any) -> tuple[Any, Sca
     Parameters
     ----------
     size
-        ‖Σ λ_i g_i‖₁ over the coordinates that moved.
+        ‖Σ λ_i g_i‖₁ without coordinates that do not move.
 
     Examples
     --------

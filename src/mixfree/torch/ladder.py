@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
-from torch.distributed.tensor import DTensor
 from torch.optim.optimizer import ParamsT
 
 from mixfree import steps
@@ -22,12 +20,23 @@ from mixfree.steps.ladder_rule import (
     ends_epoch,
     first_distance,
     inflation,
+    newest_share,
     signs,
     update_scale,
 )
 from mixfree.steps.profile import CorrelationScale, Profile
 from mixfree.torch.stream import Given, StreamOptimizer, check_multiplier
-from mixfree.torch.tensors import Tensors, local, norm, numbers, sketch, summed, sums_dtype, wide
+from mixfree.torch.tensors import (
+    Tensors,
+    first_entry,
+    local,
+    norm,
+    numbers,
+    sketch,
+    summed,
+    sums_dtype,
+    wide,
+)
 
 FARTHEST = 1e15  # largest λ whose squares can be summed in float32; float64 has more room
 Points = dict[torch.Tensor, torch.Tensor]  # tensors by the parameter they belong to
@@ -37,8 +46,8 @@ class Ladder(StreamOptimizer):
     """AdaGrad with its own distance and one factor for the correlation of gradients.
 
     It needs no learning rate: see :class:`mixfree.steps.Ladder`, whose twin it is. The parameters
-    of all groups are one point. State: six numbers per weight, five with ``output="weighted"``,
-    and a sketch of at most 29·1,024 numbers.
+    of all groups are one point. State: five numbers per weight, six with ``output="weighted"`` or
+    ``"average"``, and a sketch of at most 29·1,024 numbers.
 
     Parameters
     ----------
@@ -122,48 +131,40 @@ class Ladder(StreamOptimizer):
     def _take(self, given: list[Given]) -> bool | None:
         run, params = self.run, self._parameters()
         points = {p: self._point(p) for p in params}
-        gradients = {
-            p: g.to(points[p].dtype)
-            for each in given
-            for p, g in zip(each.params, each.gradients, strict=True)
-        }
-        norms = torch._foreach_norm(list(gradients.values())) if gradients else ()
-        sizes = dict(zip(gradients, numbers([n * n for n in norms], params[0]), strict=True))
-        if not all(map(math.isfinite, sizes.values())):
+        gradients = [g for each in given for g in each.gradients]
+        if gradients and not math.isfinite(norm(gradients, params[0])):
             return None
         self._begin(points)
-        # What has no gradient, or none but zeros, does not move.
-        lrs = {p: float(each.group["lr"]) for each in given for p in each.params if sizes[p] > 0.0}
-        buffers, along, pulls = self._pull(lrs, points, gradients)
+        given = [
+            each._replace(gradients=[g.to(points[p].dtype) for p, g in zip(*each[1:], strict=True)])
+            for each in given
+        ]
+        along = self._pull(given, points)
         self._count_step()
         if run["alpha"] is None:
-            self._search(run["lam"] * along, pulls, points)
-        weight = run["lam"] ** 2
-        for p, buffer in buffers.items():
-            square = local(self.state[p]["squares"])
-            square.addcmul_(gradients[p], gradients[p], value=weight)
-            torch.div(gradients[p], torch.sqrt(square, out=buffer), out=buffer)
-        self._move(given, points, buffers)
-        # u is λ times g/√Q, and its sketch has a weight of λ √t.
-        self._climb(self._sketch(buffers) * (weight * math.sqrt(run["steps"])))
+            self._search(along, points)
+        directions: Points = {}
+        for _, moving, gradients in given:
+            squares = self._get("squares", moving)
+            torch._foreach_addcmul_(squares, gradients, gradients, run["lam"] ** 2)
+            roots = torch._foreach_rsqrt(squares)
+            torch._foreach_mul_(roots, gradients)
+            directions |= zip(moving, roots, strict=True)
+        self._move(given, points, directions)
+        # u is λ times the directions, and its sketch has a weight of λ √t.
+        self._climb(self._sketch(directions), run["lam"] ** 2 * math.sqrt(run["steps"]))
         return True
 
-    def _pull(
-        self, lrs: dict[torch.Tensor, float], points: Points, gradients: Points
-    ) -> tuple[Points, float, Points]:
-        """Add Σ λ g; return buffers, Σ lr g·(o − x) and the norms of the sums."""
-        buffers, dots, pulls = {}, [], {}
-        for p, lr in lrs.items():
-            state, g = self.state[p], gradients[p]
-            # From the point back to its origin.
-            buffer = buffers[p] = local(state["origin"]) - points[p]
-            dots.append(lr * torch.dot(g.reshape(-1), buffer.reshape(-1)))
-            if self.run["alpha"] is None:
-                # What has not moved yet does not hold up the rest.
-                away = torch.where(buffer != 0.0, g, 0.0)
-                pull = local(state["weighted_sum"]).add_(away, alpha=self.run["lam"] * lr)
-                pulls[p] = torch.abs(pull, out=buffer).sum()
-        return buffers, sum(numbers(dots, next(iter(points)))), pulls
+    def _pull(self, given: list[Given], points: Points) -> Tensors:
+        """Add λ g to its sum; return the parts of λ g·(o − x)."""
+        dots = []
+        for group, params, gradients in given:
+            weight = self.run["lam"] * float(group["lr"])
+            torch._foreach_add_(self._get("weighted_sum", params), gradients, alpha=weight)
+            ahead = torch._foreach_sub(self._get("origin", params), [points[p] for p in params])
+            for g, way in zip(gradients, ahead, strict=True):
+                dots.append(weight * torch.dot(g.reshape(-1), way.reshape(-1)))
+        return dots
 
     def _begin(self, points: Points) -> None:
         """Set the first distance, and the state of parameters that are new."""
@@ -182,23 +183,22 @@ class Ladder(StreamOptimizer):
                 new = {"origin": x, "before": x.clone(), "squares": tiny}
                 self.state[p].update(new, weighted_sum=torch.zeros_like(x))
 
-    def _search(self, along: float, sizes: Points, points: Points) -> None:
+    def _search(self, along: Tensors, points: Points) -> None:
         """Update r̄ and λ, and restart from the mean point if the run has arrived."""
         run, params, t = self.run, list(points), self.steps
-        mean = "average" if run["output"] == "weighted" else "mean"
+        mean = "average" if run["output"] == "recent" else "mean"
         if mean == "mean":
-            self._lerp(mean, list(points.values()), 2.0 / (t + 1.0))
+            self._lerp(mean, list(points.values()), newest_share(t))
         means, moved = self._get(mean, params), 0.0
         if ends_epoch(t):
             before = self._get("before", params)
             moved = norm(list(torch._foreach_sub(means, before)), params[0], largest=True)
             torch._foreach_copy_(before, means)
         pulls = self._get("weighted_sum", params)
-        for p, pull in zip(params, pulls, strict=True):
-            if p not in sizes:
-                sizes[p] = pull.abs().sum()
-        size = sum(numbers(list(sizes.values()), params[0]))
-        scale = Scale(run["rbar"], run["lam"], run["numerator"] + along, run["margin"])
+        sizes = [pull.sum() for pull in torch._foreach_abs(pulls)]
+        found = numbers([*along, *sizes], params[0])
+        numerator, size = sum(found[: len(along)]), sum(found[len(along) :])
+        scale = Scale(run["rbar"], run["lam"], run["numerator"] + numerator, run["margin"])
         arrived, scale = update_scale(np, scale, size, moved)
         run.update({name: float(value) for name, value in scale._asdict().items()})
         if arrived:
@@ -219,9 +219,9 @@ class Ladder(StreamOptimizer):
             lr, decay = float(group["lr"]), float(group["weight_decay"])
             if decay:
                 torch._foreach_mul_([points[p] for p in params], 1.0 - lr * self.rate * decay)
+            moved = [points[p] for p in params]
+            torch._foreach_add_(moved, [directions[p] for p in params], alpha=-lr * factor)
             for p in params:
-                if p in directions:
-                    points[p].add_(directions[p], alpha=-lr * factor)
                 if points[p].dtype != p.dtype:
                     local(p).copy_(points[p])
                     self.state[p]["lost"] = points[p].sub_(local(p))
@@ -257,20 +257,21 @@ class Ladder(StreamOptimizer):
 
     def _sketch(self, directions: Points) -> torch.Tensor:
         """Return the sketch of the directions, zero for parameters that do not move."""
-        params, carry = self._parameters(), self._levels()["carry"]
-        if not directions:
-            return torch.zeros_like(carry)
-        parts = [directions[p] if p in directions else torch.zeros_like(local(p)) for p in params]
-        rows = -(-sum(d.numel() for d in parts) // WIDTH)
-        table = _signs(self.run["seed"], rows, _rank(params[0]), params[0].device)
-        return summed(sketch(parts, table, len(carry)).to(carry.dtype), params[0])
+        params, parts, at = self._parameters(), {}, 0
+        for p in params:
+            if p in directions:
+                parts[at + first_entry(p)] = directions[p]
+            at += p.numel()
+        like = local(params[0])
+        table = _signs(self.run["seed"], -(-at // WIDTH), wide(like.dtype), like.device)
+        return summed(sketch(parts, table, min(WIDTH, at)), params[0])
 
-    def _climb(self, sketched: torch.Tensor) -> None:
+    def _climb(self, sketched: torch.Tensor, weight: float) -> None:
         """Add the latest sketch to the levels, and update κ at the end of a block."""
         run, levels = self.run, self._levels()
         totals = levels["totals"]
-        totals[-1] += sketched @ sketched
-        levels["carry"] += sketched
+        totals[-1].add_(torch.dot(sketched, sketched), alpha=weight**2)
+        levels["carry"].add_(sketched, alpha=weight)
         if run["steps"] % run["block"] == 0:
             blocks, level = run["steps"] // run["block"], 0
             carry, halves = levels["carry"], levels["halves"]
@@ -283,12 +284,6 @@ class Ladder(StreamOptimizer):
             run["kappa"] = float(inflation(torch, totals[:-1], totals[-1]))
 
 
-def _rank(p: torch.Tensor) -> int:
-    return dist.get_rank() if isinstance(p, DTensor) else 0
-
-
 @lru_cache(maxsize=8)
-def _signs(seed: int, rows: int, rank: int, device: torch.device) -> torch.Tensor:
-    """Signs of the rows; those of another rank are others, and none is 1 by definition."""
-    drawn = signs(seed + rank, rows + 1)[1:] if rank else signs(seed, rows)
-    return torch.tensor(drawn, dtype=torch.float32, device=device)
+def _signs(seed: int, rows: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    return torch.tensor(signs(seed, rows), dtype=dtype, device=device)

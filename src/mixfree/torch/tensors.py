@@ -1,6 +1,7 @@
 """Arithmetic on lists of tensors: one point made of many parameters, whole or sharded."""
 
 import math
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -62,21 +63,39 @@ def norm(tensors: Tensors, like: torch.Tensor, largest: bool = False) -> float:
     return math.sqrt(sum(numbers([n.to(kind) ** 2 for n in norms], like)))
 
 
-def sketch(tensors: Tensors, signs: torch.Tensor, width: int) -> torch.Tensor:
-    """Return the sum of the rows of ``width`` entries of all tensors, each with its sign.
+def first_entry(tensor: torch.Tensor) -> int:
+    """Return how many entries of a tensor earlier processes have, if it is sharded."""
+    shape, found = list(tensor.shape), 0
+    for dimension, placement in enumerate(getattr(tensor, "placements", ())):
+        if placement.is_shard():
+            mesh, along = tensor.device_mesh, shape[placement.dim]  # type: ignore[attr-defined]
+            each = -(-along // mesh.size(dimension))
+            start = min(each * mesh.get_local_rank(dimension), along)
+            found += start * math.prod(shape) // max(along, 1)
+            shape[placement.dim] = min(each, along - start)
+    return found
+
+
+def sketch(parts: dict[int, torch.Tensor], signs: torch.Tensor, width: int) -> torch.Tensor:
+    """Return the sum of the rows of ``width`` entries, each with its sign.
+
+    Parameters
+    ----------
+    parts
+        Tensors by the number of their first entry; all others are 0.
 
     Examples
     --------
-    >>> sketch([torch.ones(3), torch.arange(4.0)], torch.tensor([1.0, -1.0]), 4)
+    >>> sketch({0: torch.ones(3), 3: torch.arange(4.0)}, torch.tensor([1.0, -1.0]), 4)
     tensor([ 0., -1., -2.,  0.])
     """
-    if sum(t.numel() for t in tensors) <= COPIED:
-        flat = torch.cat([t.reshape(-1) for t in tensors])
-        flat = torch.nn.functional.pad(flat, (0, -flat.numel() % width))
-        return signs.to(flat.dtype) @ flat.view(-1, width)
-    signs = signs.to(tensors[0].dtype)
-    total, at = signs.new_zeros(width), 0
-    for tensor in tensors:
+    entries = sum(t.numel() for t in parts.values())
+    if width < entries <= COPIED and _adjoin(parts):
+        flat = torch.cat([t.reshape(-1) for t in parts.values()])
+        flat = torch.nn.functional.pad(flat, (0, len(signs) * width - entries))
+        return signs @ flat.view(-1, width)
+    total = signs.new_zeros(width)
+    for at, tensor in parts.items():
         flat = tensor.reshape(-1)
         # The entries before the first whole row, the whole rows, and those after them.
         head = min(-at % width, flat.numel())
@@ -86,5 +105,10 @@ def sketch(tensors: Tensors, signs: torch.Tensor, width: int) -> torch.Tensor:
         body, tail = flat[head : head + rows * width], flat[head + rows * width :]
         total += signs[row : row + rows] @ body.view(rows, width)
         total[: tail.numel()] += signs[(row + rows) % len(signs)] * tail
-        at += flat.numel()
     return total
+
+
+def _adjoin(parts: dict[int, torch.Tensor]) -> bool:
+    """Whether the parts are one vector without gaps."""
+    ends = accumulate((t.numel() for t in parts.values()), initial=0)
+    return all(at == end for at, end in zip(parts, ends, strict=False))

@@ -2,7 +2,7 @@
 
 Only a coordinate with a gradient moves, and its step depends on the shared numbers and on its own Q
 alone. The mean point is kept as the output's sum is in :mod:`mixfree.kernels.sparse`: with M the
-sum of its weights t(t + 1)(t + 2), it is x − lag/M, and when x moves by δ, its lag grows by M·δ.
+sum of its weights t(t + 1)(t + 2)/6, it is x − lag/M, and when x moves by δ, its lag grows by M·δ.
 """
 
 import math
@@ -93,7 +93,7 @@ def _(rule, plan, run, values, columns, factors, square, along, l2, width, inter
     run.counts[SAMPLES] += 1
     run.counts[STEPS] += 1
     step = run.counts[STEPS]
-    whole, longer, ahead = 0.25 * step * (step + 1.0) * (step + 2.0) * (step + 3.0), 0.0, 0.0
+    whole, longer, ahead = step * (step + 1.0) * (step + 2.0) * (step + 3.0) / 24.0, 0.0, 0.0
     for o in range(factors.size):
         base, factor = o * (width + intercept), rates[LAM] * factors[o]
         for p in range(values.size):

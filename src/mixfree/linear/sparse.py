@@ -193,7 +193,7 @@ class SparseState(State):
 
 def _weight(steps: int) -> float:
     """Total weight of so many points in the ladder's mean."""
-    return 0.25 * steps * (steps + 1.0) * (steps + 2.0) * (steps + 3.0)
+    return steps * (steps + 1.0) * (steps + 2.0) * (steps + 3.0) / 24.0
 
 
 def _doubles(count: int, more: int) -> bool:

@@ -68,7 +68,7 @@ def first_entry(tensor: torch.Tensor) -> int:
     shape, found = list(tensor.shape), 0
     for dimension, placement in enumerate(getattr(tensor, "placements", ())):
         if placement.is_shard():
-            mesh, along = tensor.device_mesh, shape[placement.dim]  # type: ignore[attr-defined]
+            mesh, along = tensor.device_mesh, shape[placement.dim]
             each = -(-along // mesh.size(dimension))
             start = min(each * mesh.get_local_rank(dimension), along)
             found += start * math.prod(shape) // max(along, 1)

@@ -105,7 +105,13 @@ def run(opt, start, transitions, test, truth, marks):
     return errors
 
 
-def main(samples=60_000, seeds=SEEDS, marks=2_000, asked=100_000, figure="docs/figures/cart-pole"):
+def main(
+    samples=60_000,
+    seeds=SEEDS,
+    marks=2_000,
+    asked=100_000,
+    figure="results/optax-cart-pole/cart-pole",
+):
     states, _, ends = trajectory(asked, seed=1000)
     truth = returns(ends)
     test = states[: len(truth)]

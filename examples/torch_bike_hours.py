@@ -110,7 +110,9 @@ def run(name, train, test, marks, seed):
     return follow(opt, losses, marks, lambda: [float(error(model, rows)) for rows in (test, train)])
 
 
-def main(path=None, seeds=range(1000, 1005), figure="docs/figures/bike-hours", hours=17_520):
+def main(
+    path=None, seeds=range(1000, 1005), figure="results/torch-bike-hours/bike-hours", hours=17_520
+):
     x, y = tensors(read(path) if path else drawn(hours))
     cut = len(y) * 4 // 5
     train, test = (x[:cut], y[:cut]), (x[cut:], y[cut:])

@@ -56,7 +56,7 @@ def run(name, samples, length, seed, marks):
     return follow(METHODS[name](model), losses, marks, lambda: accuracy(model, test))
 
 
-def main(samples=8_000, seeds=SEEDS, runs_of=(200,), figure="docs/figures/digits"):
+def main(samples=8_000, seeds=SEEDS, runs_of=(200,), figure="results/torch-digits/digits"):
     """Measure accuracies by method and by mean length of a run of one class."""
     marks = marks_of(samples)
     drawing, panels = new_figure(1, len(runs_of), width=3.0 + 4.0 * len(runs_of), sharey=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import mixfree as mf
-from mixfree.core.history import marks
+from mixfree.core.minimize import marks
 from tests.helpers import assert_same_bits, assert_states_close, needed
 
 METHODS = list(mf.methods())

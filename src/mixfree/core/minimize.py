@@ -1,10 +1,10 @@
-"""Minimise with one call: any gradient function, any stream, any method."""
+"""Minimise with one call, and record the course of the run."""
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -14,15 +14,58 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.terminal import progress_bar
-from mixfree.core.history import History, follow
 from mixfree.core.method import Method
 from mixfree.core.methods import start_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Domain
 
+PER_DECADE = 20  # marks of a history
 GradientFunction = Callable[[Array, Any], npt.ArrayLike]
 Callback = Callable[[Optimizer], bool | None]
 Each = Callable[[Optimizer, bool], bool | None]
+
+
+@dataclass(repr=False)
+class History:
+    """Sample counts, step counts and output points, one row per mark of the grid.
+
+    Examples
+    --------
+    >>> import mixfree as mf
+    >>> result = mf.minimize(lambda x, z: x - z, np.ones(100), [0.0], method="adagrad")
+    >>> result.history.samples[:3], result.history.points.shape
+    (array([1, 2, 3]), (30, 1))
+    """
+
+    _samples: list[int] = field(default_factory=list)
+    _steps: list[int] = field(default_factory=list)
+    _points: list[Array] = field(default_factory=list)
+
+    def record(self, opt: Any) -> None:
+        """Add a row, unless there is one for this sample count."""
+        if not self._samples or self._samples[-1] != opt.samples:
+            self._samples.append(opt.samples)
+            self._steps.append(opt.steps)
+            self._points.append(opt.average)
+
+    def __repr__(self) -> str:
+        last = f", the last after {self._samples[-1]:,} samples" if self._samples else ""
+        return f"<History: {len(self._samples)} marks{last}>"
+
+    @property
+    def samples(self) -> Array:
+        """Samples observed."""
+        return np.array(self._samples, dtype=np.int64)
+
+    @property
+    def steps(self) -> Array:
+        """Steps taken."""
+        return np.array(self._steps, dtype=np.int64)
+
+    @property
+    def points(self) -> Array:
+        """Output points, one row each."""
+        return np.array(self._points)
 
 
 @dataclass(frozen=True, repr=False)
@@ -205,3 +248,54 @@ def _not_compiled(error: Exception, x: Array, stream: Array) -> TypeError:
         f"grad(x, z) must return a vector of real numbers, but Numba cannot compile it for "
         f"x of type {typeof(x)} and z of type {typeof(stream[0])}: {reason}"
     )
+
+
+def marks(after: int = 0) -> Iterator[int]:
+    """Sample counts of the grid above ``after``: twenty per decade, whole and distinct.
+
+    Examples
+    --------
+    >>> from itertools import islice
+    >>> list(islice(marks(), 12))
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13]
+    """
+    k = 0
+    while True:
+        mark = round(10.0 ** (k / PER_DECADE))
+        k += 1
+        if mark > after:
+            after = mark
+            yield mark
+
+
+def follow(
+    opt: Any,
+    advance: Callable[[int, int], bool | None],
+    total: float,
+    each: Callable[[Any, bool], bool | None] | None = None,
+    chunk: int = 1 << 17,
+    first: int = 0,
+) -> History:
+    """Call ``advance(start, stop)`` for ``total`` samples, or until it returns False.
+
+    ``opt`` is an optimiser, or anything else with samples, steps and an average. Every mark of the
+    grid from ``first`` on is recorded.
+    ``each(run, at_mark)`` is called at every mark and after every ``chunk``; the run stops when
+    it returns True.
+    """
+    before, done = opt.samples, 0
+    history, grid = History(), marks(max(before, first - 1))
+    mark = next(grid)
+    while done < total:
+        stop = int(min(total, mark - before, done + chunk))
+        if advance(done, stop) is False:
+            break
+        done = stop
+        at_mark = before + done == mark
+        if at_mark:
+            history.record(opt)
+            mark = next(grid)
+        if each is not None and each(opt, at_mark):
+            break
+    history.record(opt)
+    return history

@@ -16,8 +16,8 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.figures import log_log, new_figure, plain_ticks
 from mixfree.base.terminal import Table
-from mixfree.core.history import follow
 from mixfree.core.methods import MAG
+from mixfree.core.minimize import follow
 from mixfree.core.optimizer import Optimizer
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Robust

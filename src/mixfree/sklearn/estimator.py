@@ -4,7 +4,7 @@ import inspect
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -20,12 +20,10 @@ from mixfree.core.method import Method, OptionError
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner, learner_for
 from mixfree.linear.losses import Loss
-from mixfree.sklearn.encoder import StreamEncoder
-from mixfree.sklearn.results import Results
+from mixfree.sklearn.results import Results, check_unmasked
 from mixfree.sklearn.tables import (
     TableSource,
     begin,
-    encoded,
     is_table,
     learnt,
     merged,
@@ -139,35 +137,6 @@ class StreamModel(Results, ABC):
             own, shared = inspect.cleandoc(cls.__doc__), inspect.cleandoc(StreamModel.__doc__)
             cls.__doc__ = own.replace("{shared}", shared.partition("----------\n")[2])
 
-    @property
-    def _table(self) -> StreamFit | None:
-        """The fit to tables, with an encoder of their columns; None for rows of numbers."""
-        return self._fit if isinstance(getattr(self, "_fit", None), StreamFit) else None
-
-    @property
-    def learner_(self) -> LinearLearner:
-        """The learner: an exact one, or one with an ``optimizer``."""
-        check_is_fitted(self)
-        found: LinearLearner = self._fit if (table := self._table) is None else table.model.learner
-        return found
-
-    @property
-    def encoder_(self) -> StreamEncoder:
-        """The encoder of the columns of tables."""
-        if (table := self._table) is None:
-            raise AttributeError("encoder_ is for fits to tables: these rows were numbers")
-        found, design, why = StreamEncoder(), table.model.design, table.unused_columns
-        found.encoder_, found.design_, found._why = table.encoder, design, why
-        found.left_out_, found.n_samples_seen_ = {**why, **design.left_out}, table.used
-        return found
-
-    @property
-    def _names(self) -> list[str]:
-        if (table := self._table) is not None:
-            return table.model.features
-        given = getattr(self, "feature_names_in_", None)
-        return [f"x{k}" for k in range(self.n_features_in_)] if given is None else list(given)
-
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return parameters by name; with ``deep``, also each option as ``options__name``."""
         found: dict[str, Any] = super().get_params(deep=deep)
@@ -197,9 +166,6 @@ class StreamModel(Results, ABC):
         """Leave out that another thread is learning, which does not concern a copy."""
         return {k: v for k, v in super().__getstate__().items() if k != "_learning"}
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_fit")
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -212,10 +178,6 @@ class StreamModel(Results, ABC):
     @abstractmethod
     def _loss_of(self, classes: Array | None) -> Loss:
         """Return the loss of a row."""
-
-    @abstractmethod
-    def _targets(self, y: Array, classes: Array | None) -> Array:
-        """Convert targets to those of the loss."""
 
     def _class_weights(self, y: Array | None, classes: Array | None) -> Array | None:
         """Return the weights of the classes if they have any; ``y``: the labels of all rows."""
@@ -411,28 +373,6 @@ class StreamModel(Results, ABC):
                 stacklevel=4,
             )
 
-    def _predictions(self, X: Any) -> Array:
-        """Return predictions: one column per output if there are several."""
-        check_is_fitted(self)
-        check_unmasked(X, "X")
-        learner = self.learner_
-        return np.concatenate([learner.predict(rows) for rows in self._features(X)])
-
-    def _features(self, X: Any) -> Iterator[Any]:
-        """Yield the features of rows to predict, batch after batch if the fit is one to tables."""
-        if (table := self._table) is not None:
-            yield from encoded(table.encoder, table.model.design, X)
-            return
-        dtypes = [np.float64, np.float32]
-        yield validate_data(self, read(X), accept_sparse="csr", dtype=dtypes, reset=False)
-
-    def losses(self, X: Any, y: Any) -> Array:
-        """Return the loss of each row, without regularisation."""
-        loss = self.learner_.loss
-        targets = self._targets(np.asarray(y), getattr(self, "classes_", None))
-        values: Array = loss.value(self._predictions(X), targets)
-        return values
-
     def merge(self, other: Self) -> Self:
         """Add the rows of another fit, as if they followed (exact method only).
 
@@ -500,12 +440,6 @@ class StreamModel(Results, ABC):
 
     def _restored_classes(self, state: dict[str, Any]) -> Array | None:
         return None
-
-
-def check_unmasked(values: Any, name: str) -> None:
-    """Raise ValueError for masked values, whose masks NumPy's functions would drop."""
-    if np.ma.is_masked(values):
-        raise ValueError(f"{name} has masked values: fill them, or leave out their rows")
 
 
 def check_targets(X: Any, y: Any) -> Array:

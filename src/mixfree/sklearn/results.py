@@ -1,11 +1,12 @@
-"""What the estimators know about a fit: weights, their intervals, and how correlated rows are."""
+"""What the estimators know about a fit: weights, predictions, intervals, correlation of rows."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import shown
@@ -13,24 +14,50 @@ from mixfree.linear.exact.batch_means import Wald
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner
 from mixfree.linear.summary import Summary, summary_of
+from mixfree.sklearn.encoder import StreamEncoder
+from mixfree.sklearn.tables import encoded, read
 from mixfree.steps import CorrelationScale, Profile
 from mixfree.steps.profile import BLOCK_AT_HALF, SUM_AT_HALF
+from mixfree.streams.fit.stream_fit import StreamFit
 
 
 class Results(BaseEstimator):
     """The part of an estimator that describes its fit."""
 
     fit_intercept: bool
+    _fit: Any  # a learner of rows of numbers, or a StreamFit to tables
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_fit")
 
     @property
-    @abstractmethod
+    def _table(self) -> StreamFit | None:
+        """The fit to tables, with an encoder of their columns; None for rows of numbers."""
+        return self._fit if isinstance(getattr(self, "_fit", None), StreamFit) else None
+
+    @property
     def learner_(self) -> LinearLearner:
         """The learner: an exact one, or one with an ``optimizer``."""
+        check_is_fitted(self)
+        found: LinearLearner = self._fit if (table := self._table) is None else table.model.learner
+        return found
 
     @property
-    @abstractmethod
+    def encoder_(self) -> StreamEncoder:
+        """The encoder of the columns of tables."""
+        if (table := self._table) is None:
+            raise AttributeError("encoder_ is for fits to tables: these rows were numbers")
+        found, design, why = StreamEncoder(), table.model.design, table.unused_columns
+        found.encoder_, found.design_, found._why = table.encoder, design, why
+        found.left_out_, found.n_samples_seen_ = {**why, **design.left_out}, table.used
+        return found
+
+    @property
     def _names(self) -> list[str]:
-        """Names of the features."""
+        if (table := self._table) is not None:
+            return table.model.features
+        given = getattr(self, "feature_names_in_", None)
+        return [f"x{k}" for k in range(self.n_features_in_)] if given is None else list(given)
 
     @property
     def coef_(self) -> Array:
@@ -43,6 +70,32 @@ class Results(BaseEstimator):
         """One intercept per row of weights."""
         weights = self.learner_.weights
         return weights[:, -1] if self.fit_intercept else np.zeros(len(weights))
+
+    def _predictions(self, X: Any) -> Array:
+        """Return predictions: one column per output if there are several."""
+        check_is_fitted(self)
+        check_unmasked(X, "X")
+        learner = self.learner_
+        return np.concatenate([learner.predict(rows) for rows in self._features(X)])
+
+    def _features(self, X: Any) -> Iterator[Any]:
+        """Yield the features of rows to predict, batch after batch if the fit is one to tables."""
+        if (table := self._table) is not None:
+            yield from encoded(table.encoder, table.model.design, X)
+            return
+        dtypes = [np.float64, np.float32]
+        yield validate_data(self, read(X), accept_sparse="csr", dtype=dtypes, reset=False)
+
+    def losses(self, X: Any, y: Any) -> Array:
+        """Return the loss of each row, without regularisation."""
+        loss = self.learner_.loss
+        targets = self._targets(np.asarray(y), getattr(self, "classes_", None))
+        values: Array = loss.value(self._predictions(X), targets)
+        return values
+
+    @abstractmethod
+    def _targets(self, y: Array, classes: Array | None) -> Array:
+        """Convert targets to those of the loss."""
 
     @property
     def n_samples_seen_(self) -> int:
@@ -182,3 +235,9 @@ class Results(BaseEstimator):
         if hasattr(self, "feature_names_in_"):
             kind.feature_names_in_ = np.array(self._names, dtype=object)
         return kind
+
+
+def check_unmasked(values: Any, name: str) -> None:
+    """Raise ValueError for masked values, whose masks NumPy's functions would drop."""
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} has masked values: fill them, or leave out their rows")

@@ -13,7 +13,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole, shown
 from mixfree.base.terminal import progress_bar
 from mixfree.chains import AutocorrelationTime, autocorrelation_time
-from mixfree.core.history import History, follow
+from mixfree.core.minimize import History, follow
 from mixfree.td.episodes import spaces, transitions
 from mixfree.td.features import tabular
 from mixfree.td.fixed_point import FixedPoint

@@ -11,8 +11,8 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.chains import two_state
-from mixfree.core.history import follow, marks
 from mixfree.core.methods import find_method
+from mixfree.core.minimize import follow, marks
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball
 from mixfree.gradients import MLMC

@@ -17,6 +17,10 @@ __all__ = ["JsonLines", "flat", "outer_fields"]
 MIN_ROWS = 256  # rows that PyArrow reads at a time, however many columns there are
 CELLS = 1 << 22  # most values per batch
 DEEPEST = 64  # most levels of nested objects and arrays that PyArrow is given
+# Whole numbers of more digits than a double can have become infinite.
+_DECODER = json.JSONDecoder(
+    parse_int=lambda digits: int(digits) if len(digits) < 300 else float(digits)
+)
 
 
 class JsonLines:
@@ -157,7 +161,7 @@ def _rows(block: bytes, before: int) -> list[dict[str, Any]]:
 
 def _object(line: bytes, number: int) -> dict[str, Any]:
     try:
-        found = json.loads(line, parse_int=_whole)
+        found = _DECODER.decode(line.decode("utf-8-sig"))
         if isinstance(found, dict):
             return found
         what = (
@@ -206,7 +210,3 @@ def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return label_of(value) if type(value) in (int, float) else json.dumps(value)
-
-
-def _whole(digits: str) -> float:
-    return int(digits) if len(digits) < 300 else float(digits)  # infinite if it is too large

@@ -62,7 +62,7 @@ WRONG = {
         "line 3 is nested too deeply",
     ),
     "long.jsonl": ('{"y": 1}\n"' + "x" * (9 << 22), "a line is longer than 33,554,432 bytes"),
-    "latin.jsonl": ('{"c": "gr\xf6n", "y": 2}\n', "column 'c' is not in UTF-8"),
+    "latin.jsonl": ('{"c": "gr\xf6n", "y": 2}\n', "line 1 is not in UTF-8: iconv"),
     "name.csv": ("gr\xf6sse,y\n1,2\n3,4\n", "a column's name is not in UTF-8"),
     "latin.csv": (
         "c,y\n" + "x,2\n" * 300_000 + "gr\xf6n,3\n",

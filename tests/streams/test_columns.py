@@ -586,7 +586,7 @@ def test_stray_texts_of_parts_are_added_up():
     assert parts[1].not_parsed["x"][0] == 1
 
 
-def test_json_lines_that_pyarrow_cannot_read(tmp_path):
+def test_json_lines_of_different_values_in_a_column(tmp_path):
     """Catches booleans as numbers, and integers beyond doubles that end the fit."""
     huge = 10**400
     rows = [

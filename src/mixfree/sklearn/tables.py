@@ -20,9 +20,8 @@ from mixfree.streams.fit.plan import FitPlan
 from mixfree.streams.fit.reservoir import Reservoir
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.read.files import StreamFile
-from mixfree.streams.read.json_lines import flat
 from mixfree.streams.read.source import Piece, Source, check_different
-from mixfree.streams.read.values import decoded
+from mixfree.streams.read.values import decoded, flat
 
 __all__ = [
     "RULE",

@@ -15,7 +15,7 @@ from mixfree.streams.columns.encoder import Encoder
 from mixfree.streams.columns.kinds import Choices, Verdict, columns_of, judge, matching
 from mixfree.streams.columns.time import Time
 from mixfree.streams.fit.plan import FitPlan
-from mixfree.streams.read.formats import NOT_UTF8
+from mixfree.streams.read.files import NOT_UTF8
 from mixfree.streams.read.source import Piece, Source
 from mixfree.streams.read.values import doubles, label_of, numbers_in, texts_in
 

@@ -10,7 +10,16 @@ from pathlib import Path
 from mixfree.base.checks import shown
 from mixfree.base.extras import require
 
-__all__ = ["FORMATS", "STDIN", "STDIN_SHOWN", "SUFFIXES", "StreamFile", "find_files", "not_text"]
+__all__ = [
+    "FORMATS",
+    "NOT_UTF8",
+    "STDIN",
+    "STDIN_SHOWN",
+    "SUFFIXES",
+    "StreamFile",
+    "find_files",
+    "not_text",
+]
 
 STDIN, STDIN_SHOWN = "-", "standard input"
 SUFFIXES = {
@@ -41,6 +50,7 @@ _BEGINNINGS = {
     b"\xff\xfe": "in UTF-16: `iconv -f utf-16 -t utf-8 FILE > utf8.csv` converts it",
     b"\xfe\xff": "in UTF-16: `iconv -f utf-16 -t utf-8 FILE > utf8.csv` converts it",
 }
+NOT_UTF8 = "not in UTF-8: `iconv -f latin1 -t utf-8 FILE > utf8.csv` converts it"
 FORMATS = tuple(dict.fromkeys(SUFFIXES.values()))
 
 

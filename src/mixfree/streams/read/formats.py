@@ -10,17 +10,16 @@ from typing import Any
 
 from mixfree.base.extras import require
 from mixfree.streams.read.dialect import BLOCK, LARGEST_BLOCK, Dialect
-from mixfree.streams.read.files import STDIN, StreamFile, not_text
-from mixfree.streams.read.json_lines import JsonLines, flat, outer_fields
-from mixfree.streams.read.values import decoded, is_text
+from mixfree.streams.read.files import NOT_UTF8, STDIN, StreamFile, not_text
+from mixfree.streams.read.json_lines import columns_of, rows_of, schema_of
+from mixfree.streams.read.values import decoded, flat, is_text, outer_names
 
-__all__ = ["NOT_UTF8", "Reader"]
+__all__ = ["Reader"]
 
 ROWS, CELLS = 1 << 16, 1 << 21  # most rows and values per batch of Parquet and Arrow
 PAGE = 1 << 16  # bytes read ahead per Parquet column, and of a CSV file to find its header
 MAX_COLUMNS = 20_000  # most columns of a file
 LONGEST_TEXT = 1 << 14  # most bytes of a dictionary-encoded text, which every row may repeat
-NOT_UTF8 = "not in UTF-8: `iconv -f latin1 -t utf-8 FILE > utf8.csv` converts it"
 # Words of PyArrow's errors, and what they mean.
 _MEANING = {
     "Could not skip initial": "there are no rows",  # a header without a newline
@@ -57,7 +56,6 @@ class Reader:
         self._before = 0  # lines before the block being read, of which PyArrow does not know
         self._stream: Any = None  # the Arrow stream read from a pipe
         self._dialect = Dialect((), ",", 1)
-        self._lines = JsonLines()
         with self._explained():
             self._pipe = _Pipe(file) if file.once else None
             self.schema = self._schema()
@@ -112,8 +110,7 @@ class Reader:
             return pyarrow.schema([(name, pyarrow.string()) for name in self._dialect.names])
         if not head.strip():
             raise EOFError(_EMPTY[1])
-        self._lines = JsonLines(head[: head.rfind(b"\n") + 1] or head)
-        return self._lines.schema
+        return schema_of(rows_of(head[: head.rfind(b"\n") + 1] or head))
 
     def _first_lines(self, least: int) -> bytes:
         """Read the beginning of a text file, up to at least its header and first row."""
@@ -178,8 +175,9 @@ class Reader:
             done = max(done - batch.num_rows, 0)
 
     def _json(self, names: list[str]) -> Iterator[Any]:
+        types = {field.name: field.type for field in self.schema}
         for block in self._blocks():
-            yield from self._lines.batches(block, names, self._before)
+            yield from columns_of(rows_of(block, self._before), names, types)
 
     def _parquet(self, names: list[str], threads: bool) -> Iterator[Any]:
         # Without a buffer size, whole row groups are read at once, which can be as large as the
@@ -208,7 +206,8 @@ class Reader:
     def _arrow(self, names: list[str]) -> Iterator[Any]:
         opened = self._stream or self._open_arrow()
         count = getattr(opened, "num_record_batches", None)  # None for a stream
-        wanted = [field.name for field in outer_fields(opened.schema, names)]
+        outer = outer_names(names).union(names)
+        wanted = [name for name in opened.schema.names if name in outer]
         for batch in opened if count is None else map(opened.get_batch, range(count)):
             batch = batch.select(wanted)
             batch.validate(full=True)  # invalid offsets in a damaged file would crash the process

@@ -1,11 +1,22 @@
 """Numbers and texts of files, from stored values or from text."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 
-__all__ = ["decoded", "doubles", "is_mark", "is_text", "label_of", "numbers_in", "texts_in"]
+__all__ = [
+    "decoded",
+    "doubles",
+    "flat",
+    "is_mark",
+    "is_text",
+    "label_of",
+    "numbers_in",
+    "outer_names",
+    "texts_in",
+]
 
 # Texts that denote a missing number in a column of numbers; elsewhere they may be categories.
 MARKS = (
@@ -47,6 +58,25 @@ def decoded(values: Any) -> Any:
     if pyarrow.types.is_dictionary(values.type):
         return decoded(values.dictionary).take(values.indices)
     return values.cast(pyarrow.string()) if pyarrow.types.is_string_view(values.type) else values
+
+
+def flat(table: Any) -> Any:
+    """Flatten the structs of a table.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> flat(pyarrow.table({"wind": [{"speed": 2.5}]})).column_names
+    ['wind.speed']
+    """
+    while any(map(require("pyarrow").types.is_struct, table.schema.types)):
+        table = table.flatten()
+    return table
+
+
+def outer_names(names: Iterable[str]) -> set[str]:
+    """Return the names of the structs that may contain columns of a flattened table."""
+    return {name[:at] for name in names for at in range(len(name)) if name[at] == "."}
 
 
 def numbers_in(values: Any, form: str = "point") -> Any:

@@ -178,14 +178,12 @@ def test_the_start_and_the_gradient_stay_the_callers():
         (lambda s: s.update(format=99), "format 99"),
         (lambda s: s.update(method="sgd"), "method 'sgd'"),
         (lambda s: s["settings"]["gradient"].update(levels=6), "other settings: .*'levels': 6"),
-        (lambda s: s["settings"].pop("mirror"), "other settings: mirror None"),
         (lambda s: s["settings"].update(more={}), r"other settings: more \{\}"),
         (lambda s: s.update(settings=None), "settings of the state must be a mapping"),
         (lambda s: s.update(x=np.zeros(7)), r"x is float64 of shape \(7,\)"),
         (lambda s: s.update(x=np.full(SIZE, np.nan)), "not finite"),
         (lambda s: s.update(steps=-1), "steps is -1"),
         (lambda s: s.update(gradient=None), "must be a mapping"),
-        (lambda s: s.update(x=s["x"].astype(np.float32)), "float32"),
         (lambda s: s.update(extra=1), "entries"),
         (lambda s: s["gradient"].pop("sum"), "state of the gradient"),
         (lambda s: s["output"].update(count="many"), "output.*count"),
@@ -209,16 +207,10 @@ def assembled(**parts):
 @pytest.mark.parametrize(
     ("mine", "theirs", "message"),
     [
-        (
-            {"output": mf.outputs.Average()},
-            {"output": mf.outputs.WeightedAverage()},
-            r"output \{'kind': 'Average'\}, not \{'kind': 'WeightedAverage'\}",
-        ),
-        ({"domain": mf.Ball(3.0)}, {"domain": mf.Ball(1.0)}, "domain .*'radius': 3.0"),
         ({"domain": mf.Box(0, 1)}, {"domain": mf.Box(0, [1, 1, 1, 2])}, "domain .*'high'"),
         ({"domain": mf.Simplex(), "mirror": Entropic()}, {"domain": mf.Simplex()}, "mirror"),
     ],
-    ids=["output", "radius", "box", "mirror"],
+    ids=["box", "mirror"],
 )
 def test_states_of_other_parts_are_refused(mine, theirs, message):
     """Catches settings compared by name only, and arrays left out of them."""

@@ -130,7 +130,7 @@ class Algorithm1(Method):
 
 
 class Ladder(Method):
-    """AdaGrad per coordinate that finds its distance and measures the correlation of gradients.
+    """AdaGrad per coordinate that finds its own step size, also where samples are correlated.
 
     Parameters
     ----------
@@ -284,7 +284,9 @@ class SGDER(Method):
 
 
 class SGDRER(SGDER):
-    """Replay of each block from newest to oldest (Jain et al. 2021); arguments as of SGDER.
+    """Replay of each block from newest to oldest (Jain et al. 2021).
+
+    Arguments are those of :class:`SGDER`.
 
     Examples
     --------

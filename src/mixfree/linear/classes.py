@@ -1,6 +1,7 @@
 """Convert class labels to targets of the losses, and predictions to classes."""
 
 import numpy as np
+from scipy import special
 
 from mixfree.base.arithmetic import Array
 from mixfree.linear.losses import Logistic, Loss, Softmax
@@ -34,18 +35,15 @@ def targets_of(labels: Array, classes: Array) -> Array:
     >>> targets_of(np.array(["b", "a"]), np.array(["a", "b"]))
     array([ 1., -1.])
     """
-    targets: Array
-    if len(classes) == 2:
-        second = labels == classes[1]
-        unknown, targets = ~second & (labels != classes[0]), 2.0 * second
-        targets -= 1.0  # in place: allocating an array costs more than the arithmetic
+    if len(classes) == 2:  # without sorting
+        place: Array = (labels == classes[1]).astype(np.intp)
     else:
         place = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
-        unknown, targets = classes[place] != labels, place.astype(np.float64)
+    unknown = classes[place] != labels
     if unknown.any():
         new = np.unique(labels[unknown]).tolist()
         raise ValueError(f"y has labels {new}, which are not among the classes {classes.tolist()}")
-    return targets
+    return targets_at(place, len(classes))
 
 
 def targets_at(places: Array, classes: int) -> Array:
@@ -88,8 +86,7 @@ def log_probabilities(predictions: Array) -> Array:
     array([[-1000.,    -0.]])
     """
     if predictions.ndim == 1:
-        logarithms: Array = -np.logaddexp(0.0, np.column_stack([predictions, -predictions]))
-        return logarithms
-    lower = predictions - predictions.max(axis=1, keepdims=True)
-    normalised: Array = lower - np.log(np.exp(lower).sum(axis=1, keepdims=True))
-    return normalised
+        logarithms: Array = special.log_expit(np.column_stack([-predictions, predictions]))
+    else:
+        logarithms = special.log_softmax(predictions, axis=1)
+    return logarithms

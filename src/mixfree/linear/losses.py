@@ -6,14 +6,13 @@ from dataclasses import astuple, dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from scipy import special
+from scipy import optimize, special
 
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import MAX_VALUE, Array
 from mixfree.base.checks import check_positive, check_whole, shown
 
 QUANTILES = 33  # of the targets, from which the search for the best constant starts
 MAX_LOG_MEAN = 300.0  # to which the logarithm of a mean is clipped
-HALVINGS = 60  # of the interval between two of them, to about the rounding error
 
 
 class Loss(Protocol):
@@ -30,7 +29,7 @@ class Loss(Protocol):
         """Return ∂ℓ/∂prediction, elementwise over samples."""
 
 
-class Family:
+class Family(Loss):
     """What an exact fit needs of a loss besides its value and derivative.
 
     A new family is one class with value, derivative, :meth:`curvature` and, if they differ from
@@ -38,21 +37,11 @@ class Family:
     """
 
     outputs: int = 1
-    width: float | None = None  # residuals up to it cost about their square; None for a link
-    degree = 0  # power of the unit of residuals that is the unit of the loss
-    largest = 1e3  # to which predictions at arrival are clipped, if the loss has no width
-
-    def value(self, prediction: Any, target: Any) -> Any:
-        """Return ℓ, elementwise over samples."""
-        raise NotImplementedError
-
-    def derivative(self, prediction: Any, target: Any) -> Any:
-        """Return ∂ℓ/∂prediction, elementwise over samples."""
-        raise NotImplementedError
+    of_residuals = False  # whether only the difference of prediction and target counts
+    largest = 1e3  # to which predictions at arrival are clipped
 
     def curvature(self, prediction: Any, target: Any) -> Any:
         """Return a = ∂²ℓ/∂prediction²; with several outputs the Hessian is diag(a) − a aᵀ."""
-        raise NotImplementedError
 
     def at(self, z: Array, targets: Array) -> tuple[Array, Array, Array]:
         """Return values of rows, and derivatives and curvatures, rows × outputs as ``z``."""
@@ -68,34 +57,31 @@ class Family:
         """Return the standard deviation of a target with this mean, up to a factor."""
         return 1.0
 
-    def in_unit(self, unit: float) -> "Family":
-        """Return the loss of residuals in another unit; a loss without width has none."""
-        return self
-
     def check_targets(self, targets: Array) -> None:
         """Raise ValueError for targets that the loss does not allow; by default there are none."""
 
-    def class_counts(self, targets: Array) -> Array | None:
-        """Return the rows of each class; None if targets are not classes."""
+    def class_counts(self, targets: Array, weights: Array | None = None) -> Array | None:
+        """Return the rows of each class, or the sum of their weights; None without classes."""
         return None
 
     def encoded(self, targets: Array) -> Array:
         """Return targets as numbers that slopes are linear in: rows × outputs."""
         return targets[:, None]
 
-    def best_constant(self, targets: Array) -> Array:
+    def best_constant(self, targets: Array, weights: Array | None = None) -> Array:
         """Return the constant prediction of the least mean loss, one row per output.
 
-        By default it is the zero of the mean derivative beside the best quantile.
+        By default it is the minimum beside the best quantile.
         """
+
+        def mean_loss(constant: float) -> float:
+            return float(np.average(self.value(constant, targets), weights=weights))
+
         guesses = np.quantile(targets, np.linspace(0.0, 1.0, QUANTILES))
-        best = int(np.argmin([np.mean(self.value(guess, targets)) for guess in guesses]))
-        low, high = guesses[max(best - 1, 0)], guesses[min(best + 1, QUANTILES - 1)]
-        for _ in range(HALVINGS):
-            middle = 0.5 * (low + high)
-            above = np.mean(self.derivative(middle, targets)) > 0.0
-            low, high = (low, middle) if above else (middle, high)
-        return np.array([[0.5 * (low + high)]])
+        best = int(np.argmin([*map(mean_loss, guesses)]))
+        ends = guesses[max(best - 1, 0)], guesses[min(best + 1, QUANTILES - 1)]
+        found = optimize.minimize_scalar(mean_loss, bounds=ends, options={"xatol": 0.0})
+        return np.array([[found.x]])
 
 
 @dataclass(frozen=True)
@@ -120,9 +106,9 @@ class Squared(Family):
         """Return 1."""
         return np.ones_like(prediction)
 
-    def best_constant(self, targets: Array) -> Array:
+    def best_constant(self, targets: Array, weights: Array | None = None) -> Array:
         """Return the mean."""
-        return np.array([[targets.mean()]])
+        return np.array([[np.average(targets, weights=weights)]])
 
 
 @dataclass(frozen=True)
@@ -137,33 +123,29 @@ class Logistic(Family):
 
     def value(self, prediction: Any, target: Any) -> Any:
         """log(1 + e^−m), m = target · prediction."""
-        return np.logaddexp(0.0, -target * prediction)
+        margin = target * prediction
+        return np.log1p(np.exp(-np.abs(margin))) - np.minimum(margin, 0.0)
 
     def derivative(self, prediction: Any, target: Any) -> Any:
         """−target/(1 + e^m)."""
         return -target * special.expit(-target * prediction)
 
-    def at(self, z: Array, targets: Array) -> tuple[Array, Array, Array]:
-        """Return values, derivatives and the variance of the class from one exponential."""
-        decay = np.exp(-np.abs(z))
-        share = 1.0 / (1.0 + decay)
-        slope = np.copysign((1.0 - decay) * share, z)
-        value = np.log1p(decay[:, 0]) - np.minimum(targets * z[:, 0], 0.0)
-        return value, 0.5 * (slope - targets[:, None]), decay * share * share
+    def curvature(self, prediction: Any, target: Any) -> Any:
+        """The variance of the class."""
+        decay = np.exp(-np.abs(prediction))
+        return decay / (1.0 + decay) ** 2
 
     def check_targets(self, targets: Array) -> None:
         """Check that all targets are −1 or +1."""
-        if not (np.abs(targets) == 1.0).all():
-            wrong = targets[np.abs(targets) != 1.0][0]
-            raise ValueError(f"targets of the logistic loss must be -1 or +1, not {wrong}")
+        _check(targets, np.abs(targets) == 1.0, "the logistic loss must be -1 or +1")
 
-    def class_counts(self, targets: Array) -> Array:
-        """Return the rows of both classes."""
-        return np.bincount((targets > 0.0).astype(np.int64), minlength=2)
+    def class_counts(self, targets: Array, weights: Array | None = None) -> Array:
+        """Return the rows of both classes, or the sum of their weights."""
+        return np.bincount((targets > 0.0).astype(np.int64), weights, minlength=2)
 
-    def best_constant(self, targets: Array) -> Array:
+    def best_constant(self, targets: Array, weights: Array | None = None) -> Array:
         """Return the log-odds of the frequencies, where an absent class counts as half a row."""
-        return np.diff(np.log(np.maximum(self.class_counts(targets), 0.5)))[:, None]
+        return np.diff(np.log(np.maximum(self.class_counts(targets, weights), 0.5)))[:, None]
 
 
 @dataclass(frozen=True)
@@ -177,7 +159,8 @@ class Huber(Family):
     """
 
     delta: float = 1.0
-    degree = 2
+    of_residuals = True
+    largest = MAX_VALUE
 
     def __post_init__(self) -> None:
         check_positive(self.delta, "delta")
@@ -195,15 +178,6 @@ class Huber(Family):
     def curvature(self, prediction: Any, target: Any) -> Any:
         """1 for ``|r|`` ≤ δ, else 0."""
         return (np.abs(prediction - target) <= self.delta).astype(np.float64)
-
-    @property
-    def width(self) -> float:  # type: ignore[override]
-        """δ."""
-        return self.delta
-
-    def in_unit(self, unit: float) -> "Huber":
-        """Return the loss of residuals in another unit, up to a factor unit²."""
-        return Huber(self.delta / unit)
 
 
 @dataclass(frozen=True)
@@ -223,6 +197,8 @@ class Robust(Family):
 
     shape: float = -2.0
     scale: float = 1.0
+    of_residuals = True
+    largest = MAX_VALUE
 
     def __post_init__(self) -> None:
         check_positive(self.scale, "scale")
@@ -260,15 +236,6 @@ class Robust(Family):
         square, fall = self._parts(prediction, target)
         turn = square / (1.0 + square / (2.0 - self.shape)) if self.shape < 2.0 else 0.0
         return (1.0 - turn) * np.exp(-0.5 * fall) / self.scale**2
-
-    @property
-    def width(self) -> float:  # type: ignore[override]
-        """c."""
-        return self.scale
-
-    def in_unit(self, unit: float) -> "Robust":
-        """Return the loss of residuals in another unit."""
-        return Robust(self.shape, self.scale / unit)
 
 
 @dataclass(frozen=True)
@@ -316,23 +283,19 @@ class Softmax(Family):
     def check_targets(self, targets: Array) -> None:
         """Check that all targets are whole numbers from 0 to the number of classes − 1."""
         right = (targets >= 0) & (targets < self.classes) & (targets == np.floor(targets))
-        if not right.all():
-            raise ValueError(
-                f"targets of softmax must be whole numbers from 0 to {self.classes - 1}, "
-                f"not {targets[~right][0]}"
-            )
+        _check(targets, right, f"softmax must be whole numbers from 0 to {self.classes - 1}")
 
     def encoded(self, targets: Array) -> Array:
         """Return indicators of the classes."""
         return np.asarray(targets[:, None] == np.arange(self.classes), dtype=np.float64)
 
-    def class_counts(self, targets: Array) -> Array:
-        """Return the rows of each class."""
-        return np.bincount(targets.astype(np.int64), minlength=self.classes)
+    def class_counts(self, targets: Array, weights: Array | None = None) -> Array:
+        """Return the rows of each class, or the sum of their weights."""
+        return np.bincount(targets.astype(np.int64), weights, minlength=self.classes)
 
-    def best_constant(self, targets: Array) -> Array:
+    def best_constant(self, targets: Array, weights: Array | None = None) -> Array:
         """Return logarithms of the frequencies, where an absent class counts as half a row."""
-        found: Array = np.log(np.maximum(self.class_counts(targets), 0.5))[:, None]
+        found: Array = np.log(np.maximum(self.class_counts(targets, weights), 0.5))[:, None]
         return found
 
 
@@ -370,13 +333,12 @@ class Poisson(Family):
 
     def check_targets(self, targets: Array) -> None:
         """Check that no target is negative."""
-        if (targets < 0.0).any():
-            wrong = targets[targets < 0.0][0]
-            raise ValueError(f"targets of the Poisson loss must not be negative, not {wrong}")
+        _check(targets, targets >= 0.0, "the Poisson loss must not be negative")
 
-    def best_constant(self, targets: Array) -> Array:
+    def best_constant(self, targets: Array, weights: Array | None = None) -> Array:
         """Return the logarithm of the mean, where no counts at all count as half a one."""
-        return np.log([[max(float(targets.sum()), 0.5) / max(len(targets), 1)]])
+        each = np.ones(len(targets)) if weights is None else weights
+        return np.log([[max(float(each @ targets), 0.5) / max(float(each.sum()), 1e-300)]])
 
 
 REGRESSIONS: Mapping[str, Loss] = {
@@ -385,6 +347,12 @@ REGRESSIONS: Mapping[str, Loss] = {
     "robust": Robust(),
     "poisson": Poisson(),
 }
+
+
+def _check(targets: Array, right: Array, which: str) -> None:
+    """Raise ValueError for the first target that is not right."""
+    if not right.all():
+        raise ValueError(f"targets of {which}, not {targets[~right][0]}")
 
 
 def mean_of(loss: Loss, prediction: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import html
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -67,14 +67,13 @@ class Summary:
     marked: bool = True
 
     @property
-    def _head(self) -> list[str]:
-        if not self._with_errors:
-            return ["", "weight"]
-        return ["", "weight", "std. error", "t", "p", f"{100 * self.level:g} % interval", "", ""]
-
-    @property
     def _with_errors(self) -> bool:
         return not all(math.isnan(line.std_error) for line in self.lines)
+
+    @property
+    def _head(self) -> list[str]:
+        ends = ["std. error", "t", "p", f"{100 * self.level:g} % interval", "", ""]
+        return ["", "weight", *(ends if self._with_errors else [])]
 
     def cells(self) -> list[list[str]]:
         """Return the lines as texts; a line with only a first cell names a class."""
@@ -93,12 +92,14 @@ class Summary:
 
     def table(self) -> list[str]:
         """Return the weights as lines of text."""
-        rows, found = [self._head, *self.cells()], []
+        rows = [self._head, *self.cells()]
         widths = [max(len(row[k]) for row in rows if k < len(row)) for k in range(len(rows[0]))]
-        for row in rows:
-            rest = [f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=False)]
-            found.append("  ".join([f"{row[0]:{widths[0]}}", *rest]).rstrip())
-        return found
+        return [
+            "  ".join(
+                f"{cell:{'>' if k else ''}{widths[k]}}" for k, cell in enumerate(row)
+            ).rstrip()
+            for row in rows
+        ]
 
     @property
     def notes(self) -> list[str]:
@@ -112,17 +113,13 @@ class Summary:
         return [*found, *legend, *([self.remark] if self.remark else [])]
 
     def _repr_html_(self) -> str:
-        facts = "".join(
-            f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
-            for name, value in self.facts.items()
-        )
-        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in self._head)
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in self.cells()
-        )
+        def row(cells: Iterable[str], tag: str = "td") -> str:
+            return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+        facts, lines = (map(row, rows) for rows in (self.facts.items(), self.cells()))
+        tables = "".join(facts), row(self._head, "th") + "".join(lines)
         notes = "<br>".join(map(html.escape, self.notes))
-        return f"<table>{facts}</table><table><tr>{head}</tr>{rows}</table><p>{notes}</p>"
+        return "".join(f"<table>{table}</table>" for table in tables) + f"<p>{notes}</p>"
 
 
 def lines_of(
@@ -130,23 +127,19 @@ def lines_of(
 ) -> list[Line]:
     """Return all weights per output, the intercept last; ``labels`` are the classes."""
     weights = np.asarray(learner.weights)
-    each = [*names, "intercept"][: weights.shape[1]]
-    errors, p = np.full(weights.shape, math.nan), np.full(weights.shape, math.nan)
-    ends = np.full((*weights.shape, 2), math.nan)
+    numbers = np.full((*weights.shape, 6), math.nan)  # of a line: weight, error, t, p and interval
+    numbers[:, :, 0] = weights
     if knows_intervals(learner):
         inference = learner.inference
-        errors, ends, p = inference.bse, inference.conf_int(alpha), inference.p_values
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = weights / errors
-    found = labels if len(weights) > 1 else [None]
+        numbers[:, :, 1], numbers[:, :, 3] = inference.bse, inference.p_values
+        numbers[:, :, 4:] = inference.conf_int(alpha)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            numbers[:, :, 2] = weights / inference.bse
+    found = [str(label) for label in labels] if len(weights) > 1 else [None]
     return [
-        Line(
-            name,
-            None if label is None else str(label),
-            *map(float, (weights[i, k], errors[i, k], ratio[i, k], p[i, k], *ends[i, k])),
-        )
-        for i, label in enumerate(found)
-        for k, name in enumerate(each)
+        Line(name, label, *each)
+        for label, output in zip(found, numbers.tolist(), strict=True)
+        for name, each in zip([*names, "intercept"], output, strict=False)
     ]
 
 
@@ -170,24 +163,21 @@ def summary_of(
     alpha
         1 − the level of the intervals.
     """
-    with_errors = knows_intervals(learner)
+    inference = learner.inference if knows_intervals(learner) else None
     facts = {"rows": f"{learner.samples:,}"}
-    if with_errors and not math.isnan(effective := learner.inference.effective_rows):
+    if inference is not None and not math.isnan(effective := inference.effective_rows):
         facts["effective rows"] = f"{effective:,.0f}"
     facts["loss"] = type(learner.loss).__name__.lower()
     if (explained := learner.explained) is not None:
         name = "R²" if isinstance(learner.loss, Squared) else "pseudo-R²"
         facts[name] = f"{explained:.4f}"
-    facts["errors"] = learner.inference.assumed if with_errors else "none with a half-life"
-    tests = {
-        name: learner.inference.wald(places)
-        for name, places in (groups or {}).items()
-        if with_errors
-    }
-    remark = learner.inference.remark if with_errors else "no intervals with a half-life"
-    lines = lines_of(learner, names, labels, alpha)
-    marked = with_errors and learner.inference.trusted
-    return Summary(facts, lines, tests, remark, 1.0 - alpha, marked)
+    lines, level = lines_of(learner, names, labels, alpha), 1.0 - alpha
+    if inference is None:
+        facts["errors"] = "none with a half-life"
+        return Summary(facts, lines, {}, "no intervals with a half-life", level, marked=False)
+    facts["errors"] = inference.assumed
+    tests = {name: inference.wald(places) for name, places in (groups or {}).items()}
+    return Summary(facts, lines, tests, inference.remark, level, inference.trusted)
 
 
 def mark(p: float) -> str:
@@ -206,10 +196,9 @@ def _p(p: float) -> str:
 
 
 def _numbers(line: Line) -> list[str]:
-    if math.isinf(line.std_error):
-        return [f"{line.weight:.5g}", "no interval", "", "", "", ""]
-    if math.isnan(line.std_error):
-        return [f"{line.weight:.5g}", "", "", "", "", ""]
+    if not math.isfinite(line.std_error):
+        missing = "no interval" if math.isinf(line.std_error) else ""
+        return [f"{line.weight:.5g}", missing, "", "", "", ""]
     t = f"{line.t:.2f}" if abs(line.t) < 1e5 else f"{line.t:.2g}"
     ends = f"{line.low:.5g}", f"{line.high:.5g}"
     return [f"{line.weight:.5g}", f"{line.std_error:.4g}", t, _p(line.p), *ends]

@@ -1,14 +1,18 @@
 """Control variates: sums in the units of the fit, the best β, and the error from sampling."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from scipy import linalg
+from scipy import linalg, stats
 
 from mixfree.linear.exact.sums import sums_of
 from mixfree.linear.glm import control_variates
 from mixfree.linear.glm import rows as rows_module
 from mixfree.linear.glm.control_variates import ERROR_DRAWS, _signs, functions
 from mixfree.linear.glm.fit import GlmFit
+from mixfree.linear.glm.gap import _freedom, gap_of
+from mixfree.linear.glm.newton import Correction
 from mixfree.linear.glm.rows import Kept
 from mixfree.linear.losses import Huber, Logistic, Softmax
 
@@ -35,26 +39,14 @@ def solved(request, monkeypatch):
     return fit._solved()
 
 
-def unexplained(solved, beta=None):
-    """Kept rows, and the slopes of their weighted losses that β does not explain."""
+def gradients(solved, beta=None):
+    """Errors of the gradient that single rows cause: rows × outputs × weights."""
     problem, point = solved
-    kept, theta = problem.rows.sample, point.theta
-    x, targets = problem.rows.standardised(kept.rows), problem.rows.targets(kept)
-    basis, slope = problem.controls._slopes(point.objective, kept, x, targets, theta)
-    rest = slope - np.einsum("njk,kj->nk", basis, point.objective.beta if beta is None else beta)
-    return x, rest * kept.weights[:, None]
-
-
-def gradients(solved):
-    """Errors of the gradient that single rows cause, in the unit of the stream's mean."""
-    problem, point = solved
-    x, rest = unexplained(solved)
-    if rest.shape[1] > 1:
-        rest -= rest.mean(axis=1, keepdims=True)
-    free = len(x) - point.objective.beta.shape[1] - 2 * x.shape[1]
-    scale = problem.rows.factor / problem.rows.weight * np.sqrt(len(x) / free)
-    each = rest[:, :, None] * x[:, None, :]
-    return x, rest, scale * (each - each.mean(axis=0))
+    if beta is not None:
+        given = replace(point.objective, correction=Correction(None, None, beta))
+        point = replace(point, objective=given)
+    x = problem.rows.standardised(problem.rows.sample.rows)
+    return problem.controls.residuals(point)[:, :, None] * x[:, None, :]
 
 
 def test_sums_are_standardised_as_rows_are(solved):
@@ -64,7 +56,7 @@ def test_sums_are_standardised_as_rows_are(solved):
     x, y, weights = data(loss, 50, seed=9)
     before = np.random.default_rng(1).normal(size=(50, loss.outputs))
     kept = Kept(x + 0.5, y, weights, before)
-    values = np.ascontiguousarray(functions(loss, before, y).T)
+    values = functions(loss, before, y)
     functions_found, moments_found = controls.totals(sums_of(kept.rows, values, weights))
     z = rows.standardised(kept.rows)
     wanted = (controls._functions(kept).reshape(50, -1) * weights[:, None]).T @ z
@@ -72,23 +64,34 @@ def test_sums_are_standardised_as_rows_are(solved):
     np.testing.assert_allclose(moments_found, (z * weights[:, None]).T @ z, rtol=1e-9, atol=1e-9)
 
 
+def test_what_is_left_of_slopes_is_what_beta_does_not_explain(solved):
+    """Catches functions in another order than their coefficients, and outputs exchanged."""
+    problem, point = solved
+    kept, loss = problem.rows.sample, problem.rows.settings.loss
+    targets, shift = loss.encoded(kept.targets), problem.rows.shift
+    slope = loss.derivative(kept.before.squeeze(), kept.targets).reshape(targets.shape)
+    known = [targets - shift, kept.before - shift, slope, np.ones_like(slope), point.predictions]
+    rest = point.slopes - np.einsum("jnk,kj->nk", known, point.objective.correction.beta)
+    rest *= kept.weights[:, None]
+    rest -= rest.mean(axis=1, keepdims=True) if loss.outputs > 1 else 0.0
+    np.testing.assert_allclose(problem.controls.residuals(point), rest, atol=1e-12)
+
+
 def test_no_other_beta_leaves_less_variance(solved):
     """Catches weights of rows that are not squared, or a second moment taken for a variance."""
     problem, point = solved
-    best = problem.controls.best_beta(point.objective, point.theta)
+    best = problem.controls.best_beta(point)
     root = np.linalg.cholesky(problem.controls._metric)
 
-    def left(beta, output):
-        x, rest = unexplained(solved, beta)
-        white = linalg.solve_triangular(root, x.T, lower=True).T * rest[:, [output]]
-        return (white - white.mean(axis=0)).ravel()
+    def left(beta):
+        each = gradients(solved, beta)
+        each = each - each.mean(axis=0)
+        return np.sum(linalg.solve_triangular(root, each.reshape(-1, len(root)).T, lower=True) ** 2)
 
-    for k in range(len(best)):
-        none = left(0.0 * best, k)
-        each = [none - left(np.where(np.arange(best.shape[1]) == j, 1.0, 0.0 * best), k)
-                for j in range(best.shape[1])]  # fmt: skip
-        least = none - np.column_stack(each) @ np.linalg.lstsq(np.column_stack(each), none)[0]
-        assert np.sum(left(best, k) ** 2) <= (1.0 + 1e-5) * np.sum(least**2)
+    if len(best) == 1:  # outputs are explained one by one, though their residuals sum to 0
+        for j in range(best.shape[1]):
+            for move in (-1e-3, 1e-3):
+                assert left(best + move * (np.arange(best.shape[1]) == j)) > left(best)
 
 
 def test_beta_is_chosen_by_rows_of_the_whole_sample(monkeypatch):
@@ -100,38 +103,38 @@ def test_beta_is_chosen_by_rows_of_the_whole_sample(monkeypatch):
     fit = GlmFit(Logistic(), 2, memory=MEMORY)
     fit.add(x, y)
     problem, point = fit._solved()
-    some = problem.controls.best_beta(point.objective, point.theta)
+    some = gradients((problem, point), problem.controls.best_beta(point))
     monkeypatch.setattr(control_variates, "MAX_BETA_ROWS", MEMORY)
-    best = problem.controls.best_beta(point.objective, point.theta)
-    whole = np.sum(unexplained((problem, point), best)[1] ** 2)
-    assert np.sum(unexplained((problem, point), some)[1] ** 2) < 1.3 * whole
-
-
-def test_cumulants_are_those_of_the_gradients_error(solved):
-    """Catches a finite stream taken for an infinite one, and powers of eigenvalues."""
-    problem, point = solved
-    x, rest, errors = gradients(solved)
-    errors = errors.reshape(len(x), -1)
-    shape = (-1, *point.theta.shape)
-    spread = (1.0 - 1.0 / problem.rows.factor) * errors.T @ errors
-    moved = point.solve(spread.reshape(shape))
-    eigenvalues = np.linalg.eigvals(moved.reshape(len(spread), -1)).real
-    mean, variance, third, freedom = problem.controls.excess_loss(point)
-    white = linalg.solve_triangular(point.metric, x.T, lower=True)
-    each = np.sum(white**2, axis=0) * np.sum(rest**2, axis=1)
-    assert freedom == pytest.approx(2.0 * len(each) * each.mean() ** 2 / each.var(), rel=1e-6)
-    wanted = [np.sum(eigenvalues**power) / share for power, share in ((1, 2), (2, 2), (3, 1))]
-    if len(point.theta) == 1:
-        assert [mean, variance, third] == pytest.approx(wanted, rel=1e-6, abs=0.0)
-    else:
-        assert mean == pytest.approx(wanted[0], abs=4.0 * np.sqrt(variance / ERROR_DRAWS))
-        assert third == pytest.approx(2.0 * variance**2 / mean, rel=1e-9, abs=0.0)
+    best = gradients((problem, point), problem.controls.best_beta(point))
+    assert np.sum(some**2) < 1.3 * np.sum(best**2)
 
 
 def test_random_gradients_are_the_same_however_rows_are_cut(solved):
     """Catches signs that repeat from slab to slab, and gradients that are not centred."""
     problem, point = solved
-    _, _, errors = gradients(solved)
-    wanted = np.einsum("nd,nkq->dkq", _signs(0, len(errors)), errors) / np.sqrt(ERROR_DRAWS)
+    errors, rows = gradients(solved), problem.rows
+    free = len(errors) - point.objective.correction.beta.shape[1] - 2 * rows.shape[1]
+    scale = rows.factor / rows.weight * np.sqrt(len(errors) / free / ERROR_DRAWS)
+    errors = scale * (errors - errors.mean(axis=0))
+    wanted = np.einsum("nd,nkq->dkq", _signs(len(errors)), errors)
     found = problem.controls.sampling_errors(point)
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-9 * np.abs(found).max())
+    assert abs(_signs(5000).mean(axis=0)).max() < 4.0 / np.sqrt(5000)
+
+
+def test_the_gap_is_half_the_error_in_the_metric_of_the_hessian(solved):
+    """Catches a finite stream taken for an infinite one, and variances of signs for normal ones."""
+    problem, point = solved
+    errors = np.sqrt(ERROR_DRAWS) * problem.controls.sampling_errors(point)
+    spread = (
+        np.einsum("bkq,bjr->kqjr", errors, errors) / ERROR_DRAWS * (1 - 1 / problem.rows.factor)
+    )
+    size = point.theta.size
+    moved = point.solve(spread.reshape(size, *point.theta.shape)).reshape(size, size)
+    mean, square = np.trace(moved) / 2, np.trace(moved @ moved) / 2
+    found = gap_of(problem, point)
+    assert found.estimate == pytest.approx(mean, rel=1e-9)
+    # The covariance of 64 draws has larger squares than that of all: about 1/64 of the mean's.
+    shape = mean**2 / (square - 2.0 * mean**2 / ERROR_DRAWS)
+    least = stats.f.ppf(0.98, 2 * shape, _freedom(problem, point))
+    assert found.upper / found.estimate == pytest.approx(least, rel=0.1)

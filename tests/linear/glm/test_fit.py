@@ -152,7 +152,7 @@ def test_without_the_correction_the_fit_is_far_worse(monkeypatch):
     x, y = logistic()
     best = fitted(Logistic(), x, y, memory=len(y)).weights()
 
-    monkeypatch.setattr(ControlVariates, "corrected", lambda self, objective, beta: objective)
+    monkeypatch.setattr(ControlVariates, "corrected", lambda self, point, convex: point.objective)
     lost = gain_lost(x, y, fitted(Logistic(), x, y, memory=1024).weights(), best)
     assert lost > 1e-3
 
@@ -597,7 +597,7 @@ def test_few_rows_that_a_plane_separates_are_known_to_say_little():
         x = rng.normal(size=(6_000, 30))
         y = np.sign(x @ rng.normal(size=30) + rng.logistic(size=6_000))
         whole, fit = (fitted(Logistic(), x, y, memory=rows, seed=seed) for rows in (6_000, 200))
-        trusting = Problem.of(fit.settings, *fit._rows(), fit._total)
+        trusting = Problem.of(fit.settings, fit._rows(), 6_000, fit._total)
         weights = trusting.weights(trusting.solved(None))
         best = objective(Logistic(), whole.weights(), x, y)
         lost, trusted = (objective(Logistic(), w, x, y) - best for w in (fit.weights(), weights))

@@ -248,10 +248,9 @@ def test_the_penalty_is_shared_out_by_weight():
 def test_what_the_sums_do_not_explain_is_the_mean_over_the_kept_rows():
     """Catches squares that are divided by the share of kept rows, 1/72, once in place of twice."""
     inference = inferred(Logistic(), *logistic(20_000), memory=256)
-    squares = []
-    for x, rest in inference._problem.controls._residuals(inference._point):
-        squares += list(np.sum((inference._white(x) * rest) ** 2, axis=1))
-    wanted = np.mean(squares) / inference._problem.rows.weight**2
+    rows, rest = inference._problem.rows, inference._problem.controls.residuals(inference._point)
+    white = inference._white(rows.standardised(rows.sample.rows)) * rest
+    wanted = np.mean(np.sum(white**2, axis=1)) / rows.weight**2
     # From 64 draws in four directions, and with a few degrees of freedom less than rows.
     assert inference._unexplained == pytest.approx(wanted, rel=4.0 * math.sqrt(2.0 / (64 * 4)))
 

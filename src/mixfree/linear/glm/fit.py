@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.base.arithmetic import MAX_VALUE, Array
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import (
     check_not_negative,
     check_positive,
@@ -201,75 +201,77 @@ class GlmFit(State):
     def _fold(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Add a block to the sums, and offer its rows to the sample."""
         check_values(rows=rows)
-        new = self._rows_of(rows, targets, weights)
+        new = self._unpredicted(rows, targets, weights)
         if self.complete:
             # From now on not all rows are kept.
-            self._reference = self._rough(new, 1.0, None)
+            self._reference = self._rough(new, len(new), None)
             self._streams = [stream_seed(self.seed, new)]
             self._sums = StreamSums(*self._functions, len(rows))
             self._sample = UniformSample(self.size, self._streams[0])
             self._due = int(GROWTH * len(rows))
         new.before = self._predictions(rows)
-        found = functions(self.settings.loss, new.before, new.targets)
-        self._sums.add(rows, np.ascontiguousarray(found.T), weights)
+        values = functions(self.settings.loss, new.before, new.targets)
+        self._sums.add(rows, values, weights)
         self._sample.offer([rows, new.targets, new.weights, new.before], at_once=True)
         if self._sums.rows >= self._due:
             self._update_reference()
 
-    def _rows_of(self, rows: Array, targets: Array, weights: Array | None) -> Kept:
-        """Return rows that have not been predicted."""
+    def _unpredicted(self, rows: Array, targets: Array, weights: Array | None) -> Kept:
+        """Return rows whose predictions are not known."""
         ones = np.ones(len(rows)) if weights is None else weights
         return Kept(rows, targets[:, 0], ones, np.zeros((len(rows), self._shape[0])))
 
     def _predictions(self, rows: Array) -> Array:
         """Predict rows by the reference weights."""
-        columns = self.settings.columns
+        columns, most = self.settings.columns, self.settings.loss.largest
         z: Array = rows @ self._reference[:, :columns].T
         z += self._reference[:, columns:].T.sum(axis=0)
         # Such predictions are far from all targets: a column that hardly varied became huge.
-        return np.clip(z, -MAX_VALUE, MAX_VALUE, out=z)
+        return np.clip(z, -most, most, out=z)
 
     def _update_reference(self) -> None:
         """Update the reference weights by a fit to some rows of the sample."""
-        rows, kept = self._sums.rows, self._rows(REFERENCE_ROWS)
-        self._reference = self._rough(*kept, self._reference)
+        rows = self._sums.rows
+        self._reference = self.rough_weights()
         self._due = int((LATE_GROWTH if rows >= 16 * self.size else GROWTH) * rows)
 
+    def rough_weights(self) -> Array:
+        """Return weights as good as a sample of some thousand rows gives."""
+        return self._rough(self._rows(REFERENCE_ROWS), self._summed, self._reference)
+
     def _rough(
-        self, kept: Kept, factor: float, start: Array | None, most: int = REFERENCE_ROWS
+        self, kept: Kept, count: int, start: Array | None, most: int = REFERENCE_ROWS
     ) -> Array:
-        """Fit to about ``most`` of the kept rows; weights in the units of the rows."""
+        """Fit to about ``most`` of the rows kept of ``count``; weights in the units of the rows."""
         few = kept.take(slice(None, None, self._stride(len(kept), most)))
         ridge = REFERENCE_RIDGE * self.settings.columns / max(len(few), 1)
-        factor *= len(kept) / max(len(few), 1)
-        problem = Problem.of(self.settings, few, factor, self._total, ridge)
+        problem = Problem.of(self.settings, few, count, self._total, ridge)
         return problem.weights(problem.solved(start, ROUGH_DECREMENT))
 
     def column_sums(self) -> Array:
         """Return the weighted sum of each column over all rows."""
-        total = self._total
-        total = Sums.nothing(self.settings.columns, 0) if total is None else total
-        return self._blocks.column_sums(total)
+        return self._blocks.column_sums(self._total or Sums.nothing(self.settings.columns, 0))
 
     @property
     def _total(self) -> Sums | None:
         return None if self.complete else self._sums.total
 
-    def _stride(self, count: int, most: int | None) -> int:
+    @property
+    def _summed(self) -> int:
+        """Rows of the sums, or all rows if there are none; the kept rows are a sample of them."""
+        return self._blocks.filled if self.complete else self._sums.rows
+
+    def _stride(self, count: int, most: int) -> int:
         """Return the stride that leaves about ``most`` of some rows, but enough for the columns."""
-        enough = count if most is None else max(most, 16 * (self.settings.columns + 1))
-        return max(count // max(enough, 1), 1)
+        return max(count // max(most, 16 * (self.settings.columns + 1)), 1)
 
-    def _rows(self, most: int | None = None) -> tuple[Kept, float]:
-        """Return about ``most`` kept rows in order of arrival, and the rows that each represents.
-
-        Rows that are not in the sums are left out.
-        """
+    def _rows(self, most: int | None = None) -> Kept:
+        """Return kept rows in order of arrival, all or about ``most``, of those in the sums."""
         if self.complete:
-            return self._rows_of(*self._blocks.stored), 1.0
+            return self._unpredicted(*self._blocks.stored)
         sample = self._sample
-        kept = Kept(*sample.taken(sample.order[:: self._stride(sample.filled, most)]))
-        return kept, sample.seen / len(kept)
+        stride = 1 if most is None else self._stride(sample.filled, most)
+        return Kept(*sample.taken(sample.order[::stride]))
 
     def weights(self) -> Array:
         """Return one row per output in the units of the rows; an intercept is last."""
@@ -279,19 +281,13 @@ class GlmFit(State):
     def mean_losses(self) -> tuple[float, float]:
         """Return the mean losses of the fit and of the best constant, over the kept rows."""
         kept, loss = self._solved()[0].rows.sample, self.settings.loss
-        nothing, constant = np.zeros((len(kept), 0)), np.zeros(loss.outputs)
+        constant = np.zeros((loss.outputs, 1))
         if self.settings.intercept:
-            alone = type(self)(loss, 0)
-            alone.add(nothing, kept.targets, kept.weights)
-            constant = alone.weights()
-        z = (self.weights(), kept.rows), (constant, nothing)
+            constant = loss.best_constant(kept.targets, kept.weights)
+        z = (self.weights(), kept.rows), (constant, kept.rows[:, :0])
         values = (loss.value(predictions(w, x, loss.outputs), kept.targets) for w, x in z)
         found, least = (float(np.average(value, weights=kept.weights)) for value in values)
         return found, least
-
-    def rough_weights(self) -> Array:
-        """Return weights as good as a sample of some thousand rows gives."""
-        return self._rough(*self._rows(REFERENCE_ROWS), self._reference)
 
     def _solved(self) -> tuple[Problem, Point]:
         """Return the problem and its minimum."""
@@ -301,13 +297,13 @@ class GlmFit(State):
                 whole = self.copy()
                 whole._flush()
             start, rows = None, whole._rows()
-            problem = Problem.of(settings, *rows, whole._total)
-            free = (settings.l2, settings.radius, settings.loss.width) == (None, None, None)
+            problem = Problem.of(settings, rows, whole._summed, whole._total)
+            free = settings.l2 is None and settings.radius is None
+            free = free and not settings.loss.of_residuals
             # The search for a ridge starts at 0, where a strong one holds the weights.
-            if (len(rows[0]) > 2 * START_ROWS or not self.complete) and not (
-                free and problem.scarce
-            ):
-                start = whole._rough(*rows, whole._reference, START_ROWS)
+            many = len(rows) > 2 * START_ROWS or not self.complete
+            if many and not (free and problem.scarce):
+                start = whole._rough(rows, whole._summed, whole._reference, START_ROWS)
             if free:
                 self._solution = problem.solved_with_ridge(start)
             else:
@@ -392,7 +388,7 @@ class GlmFit(State):
         slopes, level = np.split(self._reference, [self.settings.columns], axis=1)
         twin._reference = np.hstack([change.rows(slopes), level])
         if not (change.places or self.complete):  # no weights of the new columns need predict alike
-            twin._reference = twin._rough(*twin._rows(REFERENCE_ROWS), None)
+            twin._reference = twin._rough(twin._rows(REFERENCE_ROWS), twin._summed, None)
         if (waiting := twin._blocks.pending) is not None and twin._blocks.filled >= twin._length():
             twin._blocks = Blocks(change.after)
             twin._blocks.cut(*waiting, twin._length, twin._fold)

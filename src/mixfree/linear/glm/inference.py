@@ -8,7 +8,6 @@ added.
 """
 
 import math
-from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -47,7 +46,7 @@ class GlmInference(BatchMeans):
 
     def __init__(self, problem: Problem, point: Point, rows: int, sums: StreamSums | None) -> None:
         length = 1 << (rows // BATCHES).bit_length() if sums is None else sums.batches.length
-        unit = np.full(len(point.theta), problem.rows.unit)
+        unit = np.ones(len(point.theta))
         super().__init__(problem.weights(point), rows, length, problem.rows.size, unit)
         self._problem, self._point, self._sums = problem, point, sums
 
@@ -65,25 +64,18 @@ class GlmInference(BatchMeans):
     @property
     def _exact_sums(self) -> tuple[Array, Array]:
         """The same from the rows themselves, all of which are kept."""
-        length, count = self._length, self._rows // self._length
-        scores, covered = np.zeros((count, *self._point.theta.shape)), np.zeros(count)
-        first = 0
-        for x, slope, weights in self._slopes:
-            batch = (first + np.arange(len(x))) // length
-            for place in range(batch[0], min(batch[-1], count - 1) + 1):
-                here = batch == place
-                scores[place] += slope[here].T @ x[here]
-                covered[place] += weights[here].sum()
-            first += len(x)
-        return scores, covered
+        rows, slopes, length = self._problem.rows, self._slopes, self._length
+        parts = [slice(end - length, end) for end in range(length, self._rows + 1, length)]
+        scores = [slopes[p].T @ rows.standardised(rows.sample.rows[p]) for p in parts]
+        covered = np.array([rows.shares[p].sum() for p in parts])
+        return np.array(scores).reshape(len(parts), *self._point.theta.shape), covered
 
     @property
-    def _slopes(self) -> Iterator[tuple[Array, Array, Array]]:
-        """Standardised rows, the slopes of their weighted losses, and their weights; in order."""
+    def _slopes(self) -> Array:
+        """Slopes of the kept rows' losses, times their fractions of the stream's weight."""
         rows = self._problem.rows
-        for (x, targets, weights, _), z in zip(rows.slabs, self._point.predictions, strict=True):
-            weights = weights / rows.factor
-            yield x, rows.loss.at(z, targets)[1] * weights[:, None], weights
+        found: Array = self._point.slopes * (rows.shares[:, None] / rows.factor)
+        return found
 
     @cached_property
     def _scores(self) -> Array:
@@ -108,8 +100,10 @@ class GlmInference(BatchMeans):
             return factor * short.reshape(-1, *rows.shape[1:])
         covered = float(self._sums_of_batches[1].sum())
         factor = math.sqrt(self._spread_factor(covered, lost))
-        pulls = np.concatenate([factor * self._scores, self._sampling_errors])
-        return -self._point.solve(pulls)
+        pulls = [factor * self._scores, self._sampling_errors]
+        if self._problem.ridge:  # which draws weights towards 0
+            pulls.append((self._point.objective.penalty * self._point.theta)[None])
+        return -self._point.solve(np.concatenate(pulls))
 
     @cached_property
     def _by_row(self) -> Array | None:
@@ -121,10 +115,9 @@ class GlmInference(BatchMeans):
         values = self._rows * self._point.theta.size
         if self._sums is not None or not self.enough or values > MAX_CACHED_VALUES:
             return None
-        parts = [(slope[:, :, None] * x[:, None, :], weights) for x, slope, weights in self._slopes]
-        scores = np.concatenate([score for score, _ in parts])
-        weights = np.concatenate([weights for _, weights in parts])
-        scores -= (weights / weights.sum())[:, None, None] * scores.sum(axis=0)
+        rows = self._problem.rows
+        scores = self._slopes[:, :, None] * rows.standardised(rows.sample.rows)[:, None, :]
+        scores -= rows.shares[:, None, None] * scores.sum(axis=0)
         found: Array = -self._point.solve(zero_sums(scores))
         sums = found.reshape(len(found), -1)
         unit = np.sqrt(np.sum(sums**2, axis=0))
@@ -174,9 +167,10 @@ class GlmInference(BatchMeans):
     def _levels(self) -> list[Level]:
         squares = BlockSquares(lambda white: float(np.vdot(white, white)))
         ridge = self._white(self._point.objective.penalty * self._point.theta)
-        for x, slope, weights in self._slopes:
-            white = slope[:, :, None] * self._white(x)[:, None, :]
-            squares.add(white + weights[:, None, None] * ridge)
+        rows, slopes = self._problem.rows, self._slopes
+        for x, part in rows.slabs:
+            white = slopes[part, :, None] * self._white(x)[:, None, :]
+            squares.add(white + rows.shares[part, None, None] / rows.factor * ridge)
         # The kept rows of a long stream are not consecutive.
         return squares.levels if self._sums is None else squares.levels[:1]
 

@@ -15,15 +15,19 @@ least squares: the combination of functions approximates the slopes of the kept 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
+from scipy.sparse.linalg import LinearOperator, cg
 
 from mixfree.base.arithmetic import Array
 from mixfree.linear.glm.rows import Rows
 from mixfree.linear.losses import Family
 
-MAX_DIRECT = 500  # unknowns of several outputs up to which their Hessian is factored
+# Unknowns of several outputs up to which their Hessian is factored: for a step, and for many
+# right-hand sides, which take longer by conjugate gradients.
+MAX_DIRECT_STEP, MAX_DIRECT = 500, 3000
 DECREMENT = 1e-12  # Newton decrement, relative to the loss, at which steps end
 MAX_STEPS, MAX_PRODUCTS = 100, 200  # Newton steps, and products of conjugate gradients per step
 MAX_REUSE = 10  # products per step up to which a preconditioner is used again
@@ -34,6 +38,19 @@ FIRST_DAMPING, DAMPING_FACTOR, LEAST_DAMPING = 1e-3, 8.0, 1e-6  # in units of th
 # their class, they still follow the others to and fro.
 MIN_MOVE, FAR, MAX_HARM, NEGLIGIBLE = 0.5, 1e3, 1.0, 0.005
 JITTER = 1e-10  # relative increase of a matrix's diagonal, for repeated columns
+
+
+class Correction(NamedTuple):
+    """What the sums add to the loss: the brackets above, the linear ones combined by β."""
+
+    linear: Array  # outputs × weights
+    quadratic: Array
+    beta: Array  # outputs × functions, the last of which is the prediction
+
+    def product(self, theta: Array) -> Array:
+        """Multiply outputs × weights by the Hessian of the correction."""
+        found: Array = self.beta[:, -1:] * (theta @ self.quadratic)
+        return found
 
 
 @dataclass(eq=False)
@@ -47,39 +64,34 @@ class Objective:
     penalty
         Ridge per standardised column, 0 for the intercept.
     loss
-        The loss in the unit of the rows.
+        The loss.
     correction
-        A linear term, a matrix, and its factor for each output, if the sums correct the loss.
-    beta
-        Coefficients of the sums.
+        The part of the sums, if they correct the loss.
     """
 
     rows: Rows
     penalty: Array
     loss: Family
-    correction: tuple[Array, Array, Array] | None = None
-    beta: Array | None = None
+    correction: Correction | None = None
     inverse_factors: Array | None = field(default=None, init=False)  # of a Hessian met before
 
     def at(self, theta: Array) -> "Point":
         """Return value and gradient at ``theta``, outputs × weights."""
-        gradient = self.penalty * theta
-        value, predictions, curvatures = 0.5 * float(np.vdot(theta, gradient)), [], []
+        gradient, rows = self.penalty * theta, self.rows
+        value = 0.5 * float(np.vdot(theta, gradient))
+        z, slopes, bends = (np.empty((len(rows.targets), len(theta))) for _ in range(3))
         with np.errstate(over="ignore"):
-            for x, targets, weights, _ in self.rows.slabs:
-                z = x @ theta.T
-                values, slopes, bend = self.loss.at(z, targets)
-                value += float(weights @ values)
-                slopes *= weights[:, None]
-                gradient += slopes.T @ x
-                predictions.append(z)
-                curvatures.append(bend)
+            for x, part in rows.slabs:
+                np.matmul(x, theta.T, out=z[part])
+                found = self.loss.at(z[part], rows.targets[part])
+                values, slopes[part], bends[part] = found
+                value += float(rows.shares[part] @ values)
+                gradient += (found[1] * rows.shares[part, None]).T @ x
             if self.correction is not None:
-                linear, quadratic, factor = self.correction
-                bent = factor[:, None] * (theta @ quadratic)
-                value += float(np.vdot(theta, linear + 0.5 * bent))
-                gradient += linear + bent
-        return Point(self, theta, predictions, curvatures, value, zero_sums(gradient))
+                bent = self.correction.product(theta)
+                value += float(np.vdot(theta, self.correction.linear + 0.5 * bent))
+                gradient += self.correction.linear + bent
+        return Point(self, theta, z, slopes, bends, value, zero_sums(gradient))
 
 
 @dataclass(eq=False)
@@ -88,21 +100,18 @@ class Point:
 
     objective: Objective
     theta: Array
-    predictions: list[Array]  # by slab
-    curvatures: list[Array]  # of the rows' losses, by slab
+    predictions: Array  # rows × outputs
+    slopes: Array  # derivatives of the rows' losses with respect to them
+    bends: Array  # their curvatures
     value: float
     gradient: Array
     unbounded: bool = False  # whether the search has found that there is no minimum
 
     def solve(self, right: Array) -> Array:
         """Multiply arrays of outputs × weights by the inverse Hessian."""
-        if self._direct:
-            lower = _cholesky(self._hessian)
-            if lower is None:  # not quite a minimum: without the correction
-                lower = _cholesky(self._hessian_of_rows)
-            assert lower is not None
-            flat = right.reshape(-1, self.theta.size)
-            found = linalg.cho_solve((lower, True), flat.T, check_finite=False).T
+        if len(self.theta) == 1 or self.theta.size <= MAX_DIRECT:
+            flat = right.reshape(-1, self.theta.size).T
+            found = linalg.cho_solve((_positive(self._hessian), True), flat, check_finite=False).T
         else:
             each = right.reshape(-1, *self.theta.shape)
             found = np.array([self._conjugate_gradients(r, 0.0, LEAST_RESIDUAL) for r in each])
@@ -110,7 +119,7 @@ class Point:
 
     def step(self, damping: float, residual: float) -> Array | None:
         """Return the step from Hessian + ``damping``; None if that is not positive definite."""
-        if not self._direct:
+        if len(self.theta) > 1 and self.theta.size > MAX_DIRECT_STEP:
             found = self._conjugate_gradients(self.gradient, damping, residual)
             return found if np.vdot(found, self.gradient) > 0.0 else None
         lower = _cholesky(self._hessian, damping)
@@ -120,24 +129,18 @@ class Point:
         return zero_sums(found.reshape(self.theta.shape))
 
     @property
-    def _direct(self) -> bool:
-        return len(self.theta) == 1 or self.theta.size <= MAX_DIRECT
-
-    @property
     def _slabs(self) -> Iterator[tuple[Array, Array, Array]]:
-        """Standardised rows, their weights, and the curvatures of their losses."""
-        for (x, _, weights, _), bend in zip(
-            self.objective.rows.slabs, self.curvatures, strict=True
-        ):
-            yield x, weights[:, None], bend
+        """Standardised rows, their shares, and the curvatures of their losses."""
+        rows = self.objective.rows
+        return ((x, rows.shares[part, None], self.bends[part]) for x, part in rows.slabs)
 
     @cached_property
     def blocks(self) -> Array:
         """Hessian of the rows' loss in the weights of each output, with the others fixed."""
         outputs, size = self.theta.shape
         blocks = np.zeros((outputs, size, size))
-        for x, weights, bend in self._slabs:
-            factor = bend * weights if outputs == 1 else bend * (1.0 - bend) * weights
+        for x, shares, bend in self._slabs:
+            factor = bend * shares if outputs == 1 else bend * (1.0 - bend) * shares
             if outputs > size:  # one product of matrices is faster than many small ones
                 pairs = (x[:, :, None] * x[:, None, :]).reshape(len(x), -1)
                 blocks += (factor.T @ pairs).reshape(blocks.shape)
@@ -150,28 +153,24 @@ class Point:
         return blocks
 
     @cached_property
-    def _hessian_of_rows(self) -> Array:
+    def _hessian(self) -> Array:
+        """The Hessian of all outputs."""
         outputs, size = self.theta.shape
         total = linalg.block_diag(*self.blocks)
         if outputs > 1:
             # The blocks between outputs have −p_k p_j; those of an output have p_k − p_k².
-            for x, weights, bend in self._slabs:
-                both = ((np.sqrt(weights) * bend)[:, :, None] * x[:, None, :]).reshape(len(x), -1)
+            for x, shares, bend in self._slabs:
+                both = ((np.sqrt(shares) * bend)[:, :, None] * x[:, None, :]).reshape(len(x), -1)
                 total -= both.T @ both
             for k, block in enumerate(self.blocks):
                 place = slice(k * size, (k + 1) * size)
                 total[place, place] = block
         np.fill_diagonal(total, total.diagonal() + np.tile(self.objective.penalty, outputs))
+        if (correction := self.objective.correction) is not None:
+            apart = np.eye(outputs) - (outputs > 1) / outputs  # weights sum to 0 over outputs
+            between = apart @ np.diag(correction.beta[:, -1]) @ apart
+            total += np.kron(between, correction.quadratic)
         return np.asarray(total)
-
-    @cached_property
-    def _hessian(self) -> Array:
-        """The Hessian of all outputs."""
-        correction = self.objective.correction
-        if correction is None:
-            return self._hessian_of_rows
-        blocks = linalg.block_diag(*(bend * correction[1] for bend in correction[2]))
-        return np.asarray(self._hessian_of_rows + blocks)
 
     @property
     def _coupling(self) -> float:
@@ -180,97 +179,74 @@ class Point:
 
     @cached_property
     def metric(self) -> Array:
-        """Cholesky factor of the mean Hessian of an output, that of the only one if possible.
-
-        Where a loss is not convex, directions of negative curvature count by its size.
-        """
-        for matrix in (self._hessian, self._hessian_of_rows) if len(self.theta) == 1 else ():
-            lower = _cholesky(matrix)
-            if lower is not None:
-                return lower
+        """Cholesky factor of the mean Hessian of an output, or of the Hessian of the only one."""
+        if len(self.theta) == 1:
+            return _positive(self._hessian)
         mean = self._coupling * self.blocks.mean(axis=0)
-        mean += np.diag(self.objective.penalty)
-        if (lower := _cholesky(mean)) is None:
-            values, vectors = np.linalg.eigh(mean)
-            sizes = np.abs(values)
-            sizes = np.maximum(sizes, JITTER * sizes.max())
-            lower = np.linalg.cholesky(vectors * sizes @ vectors.T)
-        return lower
+        return _positive(mean + np.diag(self.objective.penalty))
 
     def determined(self, slopes: Array) -> float:
         """Return how many weights of the given columns the rows determine, not the penalty.
 
         The trace of H (H + penalty)⁻¹ over these columns, for the Hessian H of each output.
         """
-        free, penalty = 0.0, self.objective.penalty
-        columns = np.flatnonzero(slopes)
-        for block in self.blocks:
-            lower = _cholesky(self._coupling * block + np.diag(penalty))
-            assert lower is not None
-            inverse = linalg.cho_solve((lower, True), np.eye(len(block)), check_finite=False)
-            free += float(np.sum(1.0 - (penalty * inverse.diagonal())[columns]))
-        return free / self._coupling
+        inverse = np.linalg.inv(self._penalised(self._coupling * self.blocks))
+        free = 1.0 - self.objective.penalty * np.einsum("kii->ki", inverse)
+        return float(free[:, np.flatnonzero(slopes)].sum()) / self._coupling
+
+    def _penalised(self, blocks: Array) -> Array:
+        """Add the penalty to Hessians of single outputs, so that they can be inverted."""
+        found: Array = blocks + np.diag(self.objective.penalty)
+        sizes = np.einsum("kii->ki", found)
+        sizes += JITTER * np.maximum(sizes, 1e-6 * sizes.max())
+        return found
 
     def _conjugate_gradients(self, right: Array, damping: float, residual: float) -> Array:
-        """Solve (Hessian + damping) · found = right in variables in which it is about 1.
+        """Solve (Hessian + damping) · found = right in variables in which it is about 1."""
+        objective, products = self.objective, list[None]()
+        if objective.inverse_factors is None:
+            blocks = self._penalised(self.blocks)
+            objective.inverse_factors = np.linalg.inv(np.linalg.cholesky(blocks))
+        inverse = objective.inverse_factors
+        back = inverse.transpose(0, 2, 1)
 
-        The search ends early along a direction without curvature, as in truncated Newton methods.
-        """
-        inverse = self.objective.inverse_factors
-        if inverse is None:
-            inverse = self.objective.inverse_factors = self._inverse_factors()
-        r = (inverse @ right[:, :, None])[:, :, 0]
-        found, d, rho = np.zeros_like(r), r, float(np.vdot(r, r))
-        goal = residual**2 * rho
-        for count in range(MAX_PRODUCTS):
-            if rho <= goal:
-                break
-            if count == MAX_REUSE:  # the next point has factors of its own
-                self.objective.inverse_factors = None
-            move = zero_sums(_back(inverse, d))
-            product = (inverse @ zero_sums(self._product(move))[:, :, None])[:, :, 0]
-            product += damping * d
-            bend = float(np.vdot(d, product))
-            if not bend > 0.0:
-                break
-            found, r = found + rho / bend * d, r - rho / bend * product
-            rho, last = float(np.vdot(r, r)), rho
-            d = r + rho / last * d
-        return zero_sums(_back(inverse, found if found.any() else r))
+        def times(matrices: Array, vectors: Array) -> Array:
+            found: Array = (matrices @ vectors.reshape(*self.theta.shape, 1))[:, :, 0]
+            return zero_sums(found) if matrices is back else found
 
-    def _inverse_factors(self) -> Array:
-        """Inverse Cholesky factors of the Hessian of the rows in the weights of each output."""
-        blocks = self.blocks + np.diag(self.objective.penalty)
-        sizes = np.einsum("kii->ki", blocks)
-        sizes += JITTER * np.maximum(sizes, 1e-6 * sizes.max())
-        found: Array = np.linalg.inv(np.linalg.cholesky(blocks))
-        return found
+        def product(d: Array) -> Array:
+            products.append(None)
+            return times(inverse, zero_sums(self._product(times(back, d)))).ravel() + damping * d
+
+        operator = LinearOperator((right.size, right.size), matvec=product, dtype=np.float64)
+        start = times(inverse, right).ravel()
+        found, _ = cg(operator, start, rtol=residual, maxiter=MAX_PRODUCTS)
+        if len(products) > MAX_REUSE:  # the next point has factors of its own
+            objective.inverse_factors = None
+        return times(back, found)
 
     def _product(self, d: Array) -> Array:
         """Multiply outputs × weights by the Hessian."""
         found = self.objective.penalty * d
-        for x, weights, bend in self._slabs:
+        for x, shares, bend in self._slabs:
             moved = x @ d.T
             if len(d) > 1:
                 moved -= np.einsum("nk,nk->n", moved, bend)[:, None]
             moved *= bend
-            moved *= weights
+            moved *= shares
             found += moved.T @ x
         if self.objective.correction is not None:
-            _, quadratic, bend = self.objective.correction
-            found += bend[:, None] * (d @ quadratic)
+            found += self.objective.correction.product(d)
         return found
 
 
-def minimise(
-    objective: Objective, theta: Array, close: float = DECREMENT, seek: bool = False
-) -> Point:
-    """Find the minimum near ``theta`` by Newton steps, damped until the loss decreases.
+def minimise(point: Point, close: float = DECREMENT, seek: bool = False) -> Point:
+    """Find the minimum near a point by Newton steps, damped until the loss decreases.
 
     The search also ends where it is clear that there is none: below 0, where no stream's loss is,
     because of an error of the correction; and, with ``seek``, after a step that separates classes.
     """
-    point, damping, rejected, last = objective.at(theta), 0.0, False, np.inf
+    objective, damping, rejected, last = point.objective, 0.0, False, np.inf
     for _ in range(MAX_STEPS):
         if point.value < 0.0:
             point.unbounded = True
@@ -299,25 +275,18 @@ def _separates(point: Point, found: Point) -> bool:
 
     There are no best weights then.
     """
-    family, rows = found.objective.loss, found.objective.rows
-    olds, news = point.predictions, found.predictions
-    if max(np.abs(new - old).max() for old, new in zip(olds, news, strict=True)) < MIN_MOVE:
+    loss, targets = found.objective.loss, found.objective.rows.targets
+    old, new = point.predictions, found.predictions
+    if np.abs(new - old).max(initial=0.0) < MIN_MOVE:
         return False
-    for share in (1.0, 0.0):  # along the step, and along the weights themselves
-        for (_, targets, _, _), old, new in zip(rows.slabs, olds, news, strict=True):
-            far, values = new + FAR * (new - share * old), family.at(new, targets)[0]
-            harm = (family.at(far, targets)[0] - values)[values > NEGLIGIBLE]
-            if not harm.max(initial=0.0) <= MAX_HARM:
-                break
-        else:
+    values = loss.at(new, targets)[0]
+    seen = values > NEGLIGIBLE
+    values, targets, old, new = values[seen], targets[seen], old[seen], new[seen]
+    for step in (new - old, new):  # along the step, and along the weights themselves
+        harm = loss.at(new + FAR * step, targets)[0] - values
+        if harm.max(initial=0.0) <= MAX_HARM:
             return True
     return False
-
-
-def _back(inverse: Array, vectors: Array) -> Array:
-    """Multiply the vector of each output by the transposed inverse factor."""
-    found: Array = (inverse.transpose(0, 2, 1) @ vectors[:, :, None])[:, :, 0]
-    return found
 
 
 def zero_sums(weights: Array) -> Array:
@@ -342,3 +311,13 @@ def _cholesky(matrix: Array, damping: float = 0.0) -> Array | None:
     except linalg.LinAlgError:
         return None
     return lower
+
+
+def _positive(matrix: Array) -> Array:
+    """Return the lower factor of a matrix whose negative curvatures count by their size."""
+    if (lower := _cholesky(matrix)) is not None:
+        return lower
+    values, vectors = np.linalg.eigh(matrix)
+    sizes = np.abs(values)
+    sizes = np.maximum(sizes, JITTER * sizes.max())
+    return np.linalg.cholesky(vectors * sizes @ vectors.T)

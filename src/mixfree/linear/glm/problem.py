@@ -3,17 +3,18 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import optimize
 
 from mixfree.base.arithmetic import Array, norm
 from mixfree.linear.exact.sums import Sums
 from mixfree.linear.glm.control_variates import ControlVariates
-from mixfree.linear.glm.newton import DECREMENT, Objective, Point, minimise
+from mixfree.linear.glm.newton import DECREMENT, Objective, Point, minimise, zero_sums
 from mixfree.linear.glm.rows import Kept, Rows, Settings
-from mixfree.linear.losses import Huber, Poisson, Robust
+from mixfree.linear.losses import Huber, Robust
 
 LEAST_PENALTY = 1e-8  # default ridge of standardised columns per row
 ROUGH_DECREMENT = 1e-4  # relative Newton decrement that is enough for intermediate weights
-MAX_BALL_STEPS = 50  # Newton steps for the multiplier of the ball; usually there are a few
+MAX_PENALTY = 1e100  # of a column that hardly varies, with a penalty in the units of the rows
 MAX_RIDGE_STEPS, RIDGE_CLOSE = 20, 0.05  # fits for the ridge, and its relative change at the end
 FIRST_RIDGE, MAX_RIDGE = 1.0, 1e6  # beside the sum of the rows' losses
 # Laplace's approximation of the evidence misses the long tail of weights that separate classes; on
@@ -27,27 +28,25 @@ class Problem:
 
     rows: Rows
     controls: ControlVariates | None
-    total: Sums | None
     ridge: float = 0.0  # of standardised columns per row, beside the penalty
 
     @classmethod
     def of(
-        cls, settings: Settings, sample: Kept, factor: float, total: Sums | None, ridge: float = 0.0
+        cls, settings: Settings, sample: Kept, count: int, total: Sums | None, ridge: float = 0.0
     ) -> "Problem":
-        """Pose the problem for a sample of the rows summed in ``total``, or of all rows if None."""
-        rows = Rows(settings, sample, factor, total)
-        return cls(rows, None if total is None else ControlVariates(rows, total), total, ridge)
+        """Pose the problem for a sample of ``count`` rows, which are summed in ``total`` or not."""
+        rows = Rows(settings, sample, count, total)
+        return cls(rows, None if total is None else ControlVariates(rows, total), ridge)
 
     def with_sample(self, sample: Kept) -> "Problem":
         """Pose the same problem with fewer rows of the sample."""
-        rows = self.rows
-        factor = rows.factor * len(rows.sample) / len(sample)
-        return Problem.of(rows.settings, sample, factor, self.total, self.ridge)
+        rows, total = self.rows, None if self.controls is None else self.controls.total
+        return Problem.of(rows.settings, sample, rows.count, total, self.ridge)
 
     @property
     def alone(self) -> "Problem":
         """The problem of the rows at hand, without sums and without a ridge."""
-        return replace(self, controls=None, ridge=0.0)
+        return Problem(self.rows, None)
 
     def weights(self, point: Point) -> Array:
         """Return the weights of a fit in the units of the rows."""
@@ -55,10 +54,10 @@ class Problem:
 
     def solved(self, start: Array | None, close: float = DECREMENT) -> Point:
         """Find the minimum, starting at weights in the units of the rows or at 0."""
-        point = self._fitted(self._first(start), close=close)
+        point = self._fitted(self._first(start), close)
         radius = self.rows.settings.radius
         if radius is not None and self._length(point.theta) > radius:
-            point = self._in_ball(point, radius, close)
+            point = self._in_ball(point, radius)
         return point
 
     def solved_with_ridge(self, start: Array | None) -> tuple["Problem", Point]:
@@ -76,13 +75,13 @@ class Problem:
                 return self, point
         ridge, theta = self.alone._best_ridge()
         problem = replace(self, ridge=ridge)
-        return problem, problem._fitted(theta)
+        return problem, problem._fitted(problem._objective().at(theta))
 
     @property
     def scarce(self) -> bool:
         """Whether a class has fewer rows at hand than weights."""
         targets = self.rows.sample.targets
-        counts = self.rows.loss.class_counts(targets)
+        counts = self.rows.settings.loss.class_counts(targets)
         return counts is not None and bool(counts.min() < min(self.rows.shape[1], len(targets)))
 
     def _best_ridge(self) -> tuple[float, Array]:
@@ -90,7 +89,8 @@ class Problem:
         rows, count = self.rows, float(self.rows.sample.weights.sum())
         tau, theta = FIRST_RIDGE, np.zeros(rows.shape)
         for _ in range(MAX_RIDGE_STEPS):
-            point = replace(self, ridge=tau / count)._fitted(theta, close=ROUGH_DECREMENT)
+            objective = replace(self, ridge=tau / count)._objective()
+            point = minimise(objective.at(theta), ROUGH_DECREMENT)
             theta, last = point.theta, tau
             slopes = theta[:, : rows.settings.columns]
             square = max(float(np.vdot(slopes, slopes)), 1e-300)
@@ -99,76 +99,61 @@ class Problem:
                 break
         return SHARE_OF_RIDGE * tau / count, theta
 
-    def _first(self, start: Array | None) -> Array:
-        """Return the standardised weights at which the search starts."""
-        zero, loss = np.zeros(self.rows.shape), self.rows.loss
-        if isinstance(loss, Poisson) and self.rows.settings.intercept:
-            # Newton's steps from means that are much too small are much too long.
-            zero[:, -1:] = loss.best_constant(self.rows.sample.targets)
-        given = None if start is None else self.rows.theta(start)
-        if given is not None:  # not if a column that became huge has made it absurd
-            objective = self._objective()
-            if objective.at(given).value < objective.at(zero).value:
+    def _first(self, start: Array | None) -> Point:
+        """Return the point at which the search starts."""
+        objective, rows = self._objective(), self.rows
+        zero, loss = np.zeros(rows.shape), rows.settings.loss
+        if rows.settings.intercept and not loss.of_residuals and len(rows.sample):
+            best = loss.best_constant(rows.sample.targets, rows.sample.weights)
+            zero[:, -1:] = zero_sums(best)
+        first = objective.at(zero)
+        if start is not None:  # not if a column that became huge has made it absurd
+            given = objective.at(rows.theta(start))
+            if given.value < first.value:
                 return given
         if isinstance(loss, Robust):  # not convex: from the fit of a convex loss
-            return minimise(
-                replace(self._objective(), loss=Huber(loss.width)), zero, ROUGH_DECREMENT
-            ).theta
-        return zero
+            convex = replace(objective, loss=Huber(loss.scale))
+            return objective.at(minimise(convex.at(zero), ROUGH_DECREMENT).theta)
+        return first
 
     def _objective(self, extra: float = 0.0) -> Objective:
         """Return the loss of the rows alone, with ``extra`` added to λ."""
-        rows, l2 = self.rows, self.rows.settings.l2
-        unit = rows.unit ** (2 - rows.loss.degree)
+        rows, loss, l2 = self.rows, self.rows.settings.loss, self.rows.settings.l2
         with np.errstate(over="ignore"):
-            penalty = np.minimum(((l2 or 0.0) + extra) * unit / rows.size / rows.size, 1e100)
-        penalty += self.ridge + (LEAST_PENALTY if l2 is None else 0.0)
-        penalty = np.where(rows.varying, penalty, 1.0)
-        penalty = np.append(penalty, np.zeros(int(rows.settings.intercept)))
-        return Objective(rows, penalty, rows.loss)
+            penalty = np.minimum(((l2 or 0.0) + extra) / rows.size / rows.size, MAX_PENALTY)
+        unit = float(loss.curvature(0.0, 0.0)) if loss.of_residuals else 1.0
+        penalty += unit * (self.ridge + (LEAST_PENALTY if l2 is None else 0.0))
+        penalty = np.where(rows.varying, penalty, unit)
+        return Objective(rows, np.append(penalty, [0.0] * rows.settings.intercept), loss)
 
-    def _fitted(
-        self, theta: Array, extra: float = 0.0, close: float = DECREMENT, seek: bool = False
-    ) -> Point:
-        """Minimise the loss; with ``seek``, find out whether it has a minimum."""
-        objective = self._objective(extra)
+    def _fitted(self, point: Point, close: float = DECREMENT, seek: bool = False) -> Point:
+        """Minimise the loss from a point; with ``seek``, find out whether it has a minimum."""
         if self.controls is None:
-            return minimise(objective, theta, close, seek)
-        # A rough fit is as good without the curvature of the sums, which may have no minimum.
-        for convex in (False, True)[close > DECREMENT :]:
-            beta = self.controls.best_beta(objective, theta, convex)
-            point = minimise(self.controls.corrected(objective, beta), theta, close, seek)
-            if not point.unbounded:
-                return point
-        return point if seek else minimise(objective, theta, close)
+            return minimise(point, close, seek)
+        # Beside a ridge, the curvature of the sums is of no use, and may leave no minimum.
+        corrected = self.controls.corrected(point, convex=self.ridge > 0.0)
+        found = minimise(corrected.at(point.theta), close, seek)
+        return minimise(point, close) if found.unbounded and not seek else found
 
     def _length(self, theta: Array) -> float:
         return norm(self.rows.slopes(theta).ravel())
 
-    def _in_ball(self, point: Point, radius: float, close: float) -> Point:
-        """Find the minimum on the ball by Newton's method for its multiplier (Moré and Sorensen).
+    def _in_ball(self, point: Point, radius: float) -> Point:
+        """Find the minimum on the ball: that with a larger λ, in which 1/‖w‖ is nearly linear."""
+        columns, varying, free = self.rows.settings.columns, self.rows.varying, point
 
-        A step that leaves the interval known to contain the multiplier becomes a bisection.
-        """
-        rows, columns = self.rows, self.rows.settings.columns
-        unit = rows.unit ** (2 - rows.loss.degree)
-        extra, least, most = 0.0, 0.0, np.inf
-        for _ in range(MAX_BALL_STEPS):
-            length = self._length(point.theta)
-            if abs(length / radius - 1.0) <= 1e-9 or least >= (1.0 - 1e-12) * most:
-                break
-            least, most = (extra, most) if length > radius else (least, extra)
-            pull = np.zeros_like(point.theta)
-            slopes = point.theta[:, :columns] / rows.size
-            pull[:, :columns] = slopes / rows.size
-            fall = float(np.vdot(pull, point.solve(pull))) / float(np.vdot(slopes, slopes))
-            extra += (length / radius - 1.0) / fall / unit
-            if not least < extra < most:
-                extra = 0.5 * (least + most) if np.isfinite(most) else 2.0 * least + 1e-12
-            point = self._fitted(point.theta, extra, close)
-        length = self._length(point.theta)
-        if length > radius:
-            theta = point.theta.copy()
-            theta[:, :columns] *= radius / length
-            point = point.objective.at(theta)
-        return point
+        def beyond(extra: float) -> float:
+            nonlocal point
+            point = self._fitted(self._objective(extra).at(point.theta)) if extra else free
+            return 1.0 - radius / max(self._length(point.theta), 1e-300)
+
+        middle = point.theta.copy()
+        middle[:, :columns] = 0.0
+        gradient = self._objective().at(middle).gradient[:, :columns][:, varying]
+        most = norm((gradient * self.rows.size[varying]).ravel()) / radius
+        while not beyond(most) <= 0.0:
+            most *= 2.0
+        beyond(optimize.brentq(beyond, 0.0, most, xtol=1e-300, rtol=1e-12))
+        theta = point.theta.copy()
+        theta[:, :columns] *= radius / self._length(theta)  # up to the rounding of a fit
+        return point.objective.at(theta)

@@ -74,61 +74,61 @@ class Kept:
             self.rows[places], self.targets[places], self.weights[places], self.before[places]
         )
 
-    def cut(self, length: int) -> "Iterator[Kept]":
-        """Yield views of so many rows each."""
-        return (self.take(slice(start, start + length)) for start in range(0, len(self), length))
-
-
-Slab = tuple[Array, Array, Array, Kept]  # standardised rows, targets and weights; and the rows
-
 
 class Rows:
-    """Rows in standard units: columns of mean 0 and deviation 1, residuals in widths of the loss.
+    """Rows in standard units: columns of mean 0 and deviation 1; residuals keep their unit.
 
-    Columns keep their mean if there is no intercept. Weights sum to 1 over the stream.
+    Columns keep their mean if there is no intercept.
 
     Parameters
     ----------
     settings
         Settings of the fit.
-    sample, factor
-        Kept rows, which represent ``factor`` rows of the stream each.
+    sample, count
+        Kept rows, and the rows of the stream from which they were drawn.
     total
         Sums of all rows that the sample was drawn from, if they are known.
+
+    Attributes
+    ----------
+    shape
+        Outputs × weights per output.
+    factor
+        Rows of the stream per kept row.
+    weight, shares
+        Weight of the stream, and the fraction of it that each kept row represents.
+    targets
+        Targets minus ``shift``.
     """
 
-    def __init__(self, settings: Settings, sample: Kept, factor: float, total: Sums | None) -> None:
-        self.settings, self.sample, self.factor = settings, sample, factor
+    def __init__(self, settings: Settings, sample: Kept, count: int, total: Sums | None) -> None:
+        self.settings, self.sample, self.count = settings, sample, count
+        self.factor = factor = count / max(len(sample), 1)
         outputs, width = self.shape = settings.loss.outputs, settings.columns + settings.intercept
         quick = max(MAX_ONE_THREAD // max(width * outputs, 1), MIN_SLAB_ROWS)
         self._length = max(min(MAX_SLAB_VALUES // max(width, 1), quick), 1)
-        self.weight = float(sample.weights.sum()) * factor
+        self.weight = float(sample.weights.sum() * factor if total is None else total.weight)
+        self.shares = sample.weights * (factor / max(self.weight, 1e-300))
         if total is None:
-            mean, size = self._units_of_rows()
+            mean, size = self._moments()
         else:
-            self.weight, mean = float(total.weight), total.mean[: settings.columns]
+            mean = total.mean[: settings.columns]
             size = np.sqrt(total.scatter.diagonal() / self.weight)
-            if not settings.intercept:
-                mean, size = np.zeros(settings.columns), np.hypot(size, mean)
+        if not settings.intercept:
+            mean, size = np.zeros(settings.columns), np.hypot(size, mean)
         constant = size <= np.maximum(CONSTANT_ROUNDING * np.abs(mean), MIN_VALUE)
         self.mean, self.size = mean, np.where(constant, np.inf, size)
-        self.shift, self.unit = 0.0, 1.0
-        if settings.loss.width is not None:  # a power of two costs no digits
-            self.unit = float(np.ldexp(1.0, np.frexp(settings.loss.width)[1]))
-            if settings.intercept and len(sample):
-                self.shift = float(np.median(sample.targets))
-        self.loss = settings.loss.in_unit(self.unit)
+        shifted = settings.loss.of_residuals and settings.intercept and len(sample)
+        self.shift = float(np.median(sample.targets)) if shifted else 0.0
+        self.targets = sample.targets - self.shift
 
-    def _units_of_rows(self) -> tuple[Array, Array]:
-        """Return the weighted mean (0 without intercept) and deviation of columns."""
-        mean: Array = np.zeros(self.settings.columns)
-        if not len(self.sample):
-            return mean, mean
-        share, pieces = self.factor / self.weight, list(self.sample.cut(self._length))
-        if self.settings.intercept:
-            first = self.sample.rows[0]
-            mean = first + share * sum(p.weights @ (p.rows - first) for p in pieces)
-        return mean, np.sqrt(share * sum(p.weights @ (p.rows - mean) ** 2 for p in pieces))
+    def _moments(self) -> tuple[Array, Array]:
+        """Return the weighted mean and deviation of the sample's columns."""
+        x, zero = self.sample.rows, np.zeros(self.settings.columns)
+        first = x[0] if len(x) else zero
+        mean = first + sum((self.shares[p] @ (x[p] - first) for p in self._parts), start=zero)
+        squares = sum((self.shares[p] @ (x[p] - mean) ** 2 for p in self._parts), start=zero)
+        return mean, np.sqrt(squares)
 
     @property
     def varying(self) -> Array:
@@ -136,20 +136,23 @@ class Rows:
         return np.isfinite(self.size)
 
     @property
-    def slabs(self) -> Iterable[Slab]:
-        """The rows, a few at a time."""
+    def _parts(self) -> Iterator[slice]:
+        starts = range(0, len(self.sample), self._length)
+        return (slice(start, start + self._length) for start in starts)
+
+    @property
+    def slabs(self) -> Iterable[tuple[Array, slice]]:
+        """Standardised rows, a few at a time, and their places in the sample."""
         return self._cut() if self._stored is None else self._stored
 
     @cached_property
-    def _stored(self) -> list[Slab] | None:
+    def _stored(self) -> list[tuple[Array, slice]] | None:
         """All slabs if they are not too large."""
         few = len(self.sample) * self.shape[1] <= MAX_CACHED_VALUES
         return list(self._cut()) if few else None
 
-    def _cut(self) -> Iterator[Slab]:
-        for piece in self.sample.cut(self._length):
-            weights = piece.weights * (self.factor / self.weight)
-            yield self.standardised(piece.rows), self.targets(piece), weights, piece
+    def _cut(self) -> Iterator[tuple[Array, slice]]:
+        return ((self.standardised(self.sample.rows[part]), part) for part in self._parts)
 
     def standardised(self, rows: Array) -> Array:
         """Standardise rows, and append a 1 for an intercept."""
@@ -160,14 +163,9 @@ class Rows:
         x[:, columns:] = 1.0
         return x
 
-    def targets(self, kept: Kept) -> Array:
-        """Return targets in the unit of the fit."""
-        found: Array = (kept.targets - self.shift) / self.unit
-        return found
-
     def slopes(self, theta: Array) -> Array:
         """Convert standardised weights to the units of the rows, without intercepts."""
-        found: Array = theta[..., : self.settings.columns] / self.size * self.unit
+        found: Array = theta[..., : self.settings.columns] / self.size
         return found
 
     def weights(self, theta: Array) -> Array:
@@ -175,14 +173,12 @@ class Rows:
         slopes = self.slopes(theta)
         if not self.settings.intercept:
             return slopes
-        level = theta[:, -1] * self.unit + self.shift - slopes @ self.mean
-        return np.column_stack([slopes, level])
+        return np.column_stack([slopes, theta[:, -1] + self.shift - slopes @ self.mean])
 
     def theta(self, weights: Array) -> Array:
         """Convert weights in the units of the rows to standardised weights."""
         slopes = weights[:, : self.settings.columns]
-        theta = slopes * np.where(self.varying, self.size, 0.0) / self.unit
+        theta = slopes * np.where(self.varying, self.size, 0.0)
         if not self.settings.intercept:
             return theta
-        level = weights[:, -1] + slopes @ self.mean - self.shift
-        return np.column_stack([theta, level / self.unit])
+        return np.column_stack([theta, weights[:, -1] + slopes @ self.mean - self.shift])

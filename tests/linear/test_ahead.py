@@ -124,7 +124,7 @@ def test_few_predictions_make_intervals_infinite():
 def test_a_long_chunk_is_tested_at_its_end_only():
     """Fails if windows that would be forgotten are predicted: they double the time of a fit."""
     ahead = Ahead.begin(1, 1, True, PARTS)
-    windows = list(ahead.windows(1_000_000))
+    windows = ahead.windows(1_000_000)
     assert windows[0][2] and sum(renewed for _, _, renewed in windows) <= 4
     assert KEPT <= sum(stop - start for start, stop, _ in windows) <= 2 * KEPT
 

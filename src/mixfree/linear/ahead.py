@@ -12,9 +12,8 @@ correlated or drift (adaptive conformal inference: Gibbs and Candès 2021, Angel
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -58,7 +57,7 @@ class Ahead(State):
     Examples
     --------
     >>> ahead = Ahead.begin(outputs=1, columns=1, intercept=True, renewals=4)
-    >>> list(ahead.windows(100))
+    >>> ahead.windows(100)
     [(68, 100, True)]
     >>> from mixfree.linear.losses import Squared
     >>> rng = np.random.default_rng(0)
@@ -74,6 +73,8 @@ class Ahead(State):
     tests: Array
     renewals: int
     filled: int = 0
+
+    grows: ClassVar[tuple[str, ...]] = ("tests",)
 
     @classmethod
     def begin(cls, outputs: int, columns: int, intercept: bool, renewals: int) -> Self:
@@ -97,8 +98,7 @@ class Ahead(State):
 
     def restored(self, plain: Any, what: str) -> Self:
         """Return the state from which ``plain`` was made, after checking it."""
-        like = replace(self, tests=np.empty((len(plain["tests"]), self.tests.shape[1])))
-        found = State.restored(like, plain, what)
+        found = State.restored(self, plain, what)
         return replace(found, filled=len(found.tests))
 
     def check(self, what: str) -> None:
@@ -111,14 +111,15 @@ class Ahead(State):
         """The predictions that count, each with its target."""
         return self.tests[max(self.filled - KEPT, 0) : self.filled]
 
-    def windows(self, count: int, weights: Array | None = None) -> Iterator[tuple[int, int, bool]]:
-        """Yield which of the next ``count`` rows to predict, and whether with new weights.
+    def windows(self, count: int, weights: Array | None = None) -> list[tuple[int, int, bool]]:
+        """Return which of the next ``count`` rows to predict, and whether with new weights.
 
         Windows whose predictions would not be kept are left out, so that the result does not
         depend on how the stream is cut into chunks. ``weights`` are those of the rows.
         """
         first, last = self.rows, self.rows + count
-        start, found = self.start, list[tuple[int, int, bool]]()
+        found: list[tuple[int, int, bool]] = []
+        start = self.start
         while start < last:
             following, renewed = _next(start, WINDOWS), start >= max(self.due, first)
             stop = min(start + WINDOW, following, last)
@@ -135,7 +136,7 @@ class Ahead(State):
             here = slice(*found[place][:2])
             used = here.stop - here.start if weights is None else np.count_nonzero(weights[here])
             room += int(used)
-        yield from found[place:]
+        return found[place:]
 
     def predict(self, rows: Any, targets: Array, weights: Array | None) -> None:
         """Predict the next rows of a window, and keep the predictions."""

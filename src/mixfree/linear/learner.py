@@ -19,13 +19,13 @@ from mixfree.domains import Ball
 from mixfree.gradients import Replay, Reservoir, Window
 from mixfree.linear.advance import advance_linear, advance_scaled
 from mixfree.linear.losses import Logistic, Loss, Softmax, has_twin, predictions
-from mixfree.linear.scaling import AT_ONCE, Rescaling, RunningScale, original
+from mixfree.linear.scaling import Rescaling, RunningScale, original
 from mixfree.linear.sparse import SparseLinear, runs_sparse
 from mixfree.steps import Profile
 
 # First distance as a fraction of a Kaczmarz step; too long a step costs more than too short a one.
 SHARE = 0.1
-VALUES = 1 << 20  # most entries to copy at a time, where rows must be copied
+VALUES = 1 << 21  # most entries to copy or standardise at a time
 ROOM = 1 << 27  # most entries of sparse rows in memory, where they are kept as dense rows
 
 
@@ -184,11 +184,6 @@ class Learner:
         """Return the optimiser, with the lazy run over sparse rows written back to it."""
         return self._optimizer if self._sparse is None else self._sparse.settle()
 
-    def _needs_copy(self, rows: Any) -> bool:
-        """Whether compiled code needs a copy of the rows."""
-        plain = isinstance(rows, np.ndarray) and rows.dtype == self.dtype
-        return not (plain and rows.flags.c_contiguous and rows.flags.writeable)
-
     @property
     def _running(self) -> Optimizer | SparseLinear:
         return self._optimizer if self._sparse is None else self._sparse
@@ -210,7 +205,7 @@ class Learner:
         if self._sparse is not None:
             self._sparse.settle()
             self._sparse = None
-        chunk = max(1, VALUES // self.columns if self._needs_copy(rows) else rows.shape[0])
+        chunk = max(1, VALUES // max(self.columns, 1))
         for start in range(0, rows.shape[0], chunk):
             piece = slice(start, start + chunk)
             factors = None if weights is None else weights[piece]
@@ -256,8 +251,7 @@ class Learner:
         if run.has_twin and has_twin(self.loss) and isinstance(run.gradient, Window):
             advance_scaled(run, self.loss, scale, (rows, targets, weights), self.l2)
             return
-        done, most = 0, min(len(rows), max(1, AT_ONCE // max(self.columns, 1)))
-        room = np.empty((most, self.columns), self.dtype)
+        done, room = 0, np.empty_like(rows)
         while done < len(rows):
             piece = scale.take(rows[done:], room)
             now = slice(done, done + len(piece))

@@ -10,7 +10,6 @@ from mixfree.base.state import State
 
 LIMIT = 16.0  # largest absolute value of a standardised feature
 PIECE = 1 << 15  # values rescaled at a time, which fit into the cache
-AT_ONCE = 1 << 21  # values standardised at a time; each time costs as much as a thousand rows
 
 
 class Units(NamedTuple):

@@ -153,7 +153,7 @@ class Forgetting(State):
         """Predict, then learn, rows in order; arguments and errors as in :class:`SquaredFit`."""
         together = max(ROWS_TOGETHER // self._block, 1)
         self._blocks.cut(rows, targets, weights, lambda: self._block, self._take, together)
-        self.samples += np.shape(targets)[0]
+        self.samples += len(np.asarray(targets))
         self._weights = None
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:

@@ -175,7 +175,7 @@ class SquaredFit(State):
             If a shape is wrong, or a value is not finite or above 1e75; go on with the predecessor.
         """
         self._blocks.cut(rows, targets, weights, self._length, self._take)
-        self.samples += np.shape(targets)[0]
+        self.samples += len(np.asarray(targets))
         self._solution = self._inference = None
 
     def _length(self) -> int:

@@ -371,7 +371,8 @@ def test_a_new_number_among_classes_says_how_to_regress(tmp_path, capsys):
         "row 12001, column 'y' has the unknown class '7'; the classes are 0, 1: give all" in error
     )
     assert "as --set classes, or --loss squared to predict a number" in error
-    assert fit(tmp_path / "d.parquet", "--loss", "squared") == 0
+    for options in (["--loss", "squared"], ["--set", "classes=0,1,7"]):
+        assert fit(tmp_path / "d.parquet", *options) == 0
 
 
 def test_a_dry_run_tells_every_column_and_fits_nothing(tmp_path, capsys):

@@ -8,20 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mixfree.cli import main
 from mixfree.sklearn import StreamClassifier, StreamRegressor
 from mixfree.streams import StreamFit
 from mixfree.streams.fit.reservoir import Reservoir
 from mixfree.streams.read import formats
-from tests.streams.data import table, write
+from tests.streams.data import run, table, write
 
 CSV = ["--format", "csv"]
 
 
 def fit(*arguments, target="load", quiet=True):
-    with pytest.raises(SystemExit) as ended:
-        main(["fit", *map(str, arguments), "--target", target, *(["-q"] if quiet else [])])
-    return ended.value.code
+    return run("fit", *arguments, "--target", target, *(["-q"] if quiet else []))
 
 
 def bits(path):
@@ -59,16 +56,6 @@ def test_the_command_line_gives_the_weights_of_the_estimator(csv_model):
     X = np.column_stack([data["u"], data["v"], colour, data["on"]])
     model = StreamRegressor(scale="running").fit(X, np.array(data["load"]))
     np.testing.assert_allclose(found.learner.weights, model.learner_.weights, rtol=1e-10)
-
-
-def test_a_setting_is_not_dropped(tmp_path, csv_model):
-    """Catches a setting that is parsed and dropped, which gives the weights of one draw."""
-    data, models = tmp_path / "all.csv", []
-    for number, more in enumerate(([], ["--set", "draws=3"])):
-        models.append(tmp_path / f"{number}.mixfree")
-        options = ["--method", "ladder", "--set", "memory=200", *more]
-        assert fit(data, "--model", models[-1], *options) == 0
-    assert bits(models[0]) != bits(models[1])
 
 
 def test_folders_and_globs_are_read_by_name(tmp_path, csv_model):
@@ -146,16 +133,6 @@ def test_resuming_gives_the_same_bits_wherever_it_was_cut(tmp_path, monkeypatch,
         assert found.learner.forgetting.history == whole.learner.forgetting.history
 
 
-def test_resume_goes_on_when_the_file_has_grown(tmp_path, csv_model):
-    write(table()[:1234], tmp_path / "log.csv")
-    arguments = [tmp_path / "log.csv", "--model", tmp_path / "m", "--resume"]
-    assert fit(*arguments) == 0
-    write(table(), tmp_path / "log.csv")
-    assert fit(*arguments) == 0
-    assert bits(tmp_path / "m") == bits(csv_model)
-    assert fit(*arguments, "--method", "sgd") == 2
-
-
 def test_classes(tmp_path, capsys):
     data = table()
     path = write(data, tmp_path / "all.csv")
@@ -191,26 +168,28 @@ def test_columns_that_are_no_features_are_named(tmp_path, capsys):
     assert "columns    left out: 'raw' (of the type binary)" in capsys.readouterr().out
 
 
-def test_options_reach_the_method(tmp_path):
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"method": "mag", "step_scale": 20.0, "options": {"levels": 3}},
+        {"method": "adagrad", "output": "last"},
+        {"method": "ladder", "memory": 200, "draws": 3},
+    ],
+)
+def test_options_reach_the_method(tmp_path, capsys, parameters):
+    """Catches a setting that is parsed and dropped."""
     path = write(table(), tmp_path / "d.parquet")
-    options = ["--method", "mag", "--set", "levels=3", "--set", "step_scale=20"]
-    assert fit(path, "--features", "u,v", "--model", tmp_path / "m", *options) == 0
+    given = {**parameters, **parameters.get("options", {})}
+    options = [f"--set={name}={given[name]}" for name in given if name not in ("method", "options")]
+    command = [path, "--features", "u,v", "--model", tmp_path / "m", *options]
+    assert fit(*command, "--method", given["method"]) == 0
     X = np.column_stack([table()["u"], table()["v"]])
-    model = StreamRegressor(method="mag", step_scale=20.0, scale="running", options={"levels": 3})
-    model.fit(X, np.array(table()["load"]))
+    model = StreamRegressor(scale="running", **parameters).fit(X, np.array(table()["load"]))
     assert bits(tmp_path / "m") == bits_of(model)
-
-
-def test_the_output_is_that_of_the_estimator(tmp_path, capsys):
-    """Catches a flag missing from the plan, which gives the average."""
-    path = write(table(), tmp_path / "d.parquet")
-    options = ["--features", "u,v", "--method", "adagrad", "--set", "output=last"]
-    assert fit(path, "--model", tmp_path / "m", *options) == 0
-    X = np.column_stack([table()["u"], table()["v"]])
-    model = StreamRegressor(method="adagrad", output="last", scale="running")
-    assert bits(tmp_path / "m") == bits_of(model.fit(X, np.array(table()["load"])))
-    assert fit(path, "--model", tmp_path / "m", "--set", "output=last") == 2
-    assert "--set output is for iterative methods: name one as --method" in capsys.readouterr().err
+    if "output" in given:
+        assert fit(*command) == 2
+        said = "--set output is for iterative methods: name one as --method"
+        assert said in capsys.readouterr().err
 
 
 def test_worse_than_a_constant_is_said(tmp_path, capsys):

@@ -26,6 +26,8 @@ def test_resuming_with_other_data_is_refused(files, capsys):
     options = ["--target", "y", "--model", model, "--resume", "-q"]
     assert run("fit", files / "second.csv", *options) == 2
     assert "second.csv is not first.csv, with which the model was begun" in capsys.readouterr().err
+    assert run("fit", files / "first.csv", *options, "--method", "sgd") == 2
+    assert "cannot be resumed with --method sgd" in capsys.readouterr().err
     (files / "first.csv").write_text(rows(100, 1))
     assert run("fit", files / "first.csv", *options) == 2
     assert "100 rows, but the model has learnt from 300" in capsys.readouterr().err

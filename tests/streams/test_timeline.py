@@ -46,22 +46,6 @@ def test_bins_are_merged_without_losing_a_row():
     assert restored.sums.tobytes() == whole.sums.tobytes()
 
 
-def test_parts_that_were_seen_apart_follow_one_another():
-    """Catches sums about another first target, and bins of another length."""
-    rng = np.random.default_rng(1)
-    y = rng.standard_normal(700_000) + np.linspace(0.0, 9.0, 700_000)
-    one, other = Timeline.start(1, None), Timeline.start(1, None)
-    one.add(y[:33_333], None, NEVER)
-    other.add(y[33_333:], None, NEVER)
-    one.merge(other)
-    ends = one.bins.ends.astype(int)
-    starts = np.concatenate([[0], ends[:-1]])
-    assert len(ends) <= MOST
-    assert ends[-1] == len(y) == one.rows
-    expected = [y[i:j].mean() for i, j in zip(starts, ends, strict=True)]
-    np.testing.assert_allclose(one.bins.target, expected)
-
-
 def test_many_parts_give_the_sums_of_one_stream():
     """Catches parts of other bins that are merged wrongly, lost rows, and a second origin."""
     rng = np.random.default_rng(2)

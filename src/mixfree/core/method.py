@@ -163,11 +163,10 @@ class Method(Optimizer):
             if name not in allowed:
                 has = f"its options are {', '.join(allowed)}" if allowed else "it has no options"
                 raise OptionError(f"{cls.name} does not take `{name}`: {has}")
-        if cls.needs_mixing_time() and options.get("mixing_time") is None:
-            raise OptionError(f"{cls.name} needs to know the mixing time: give `mixing_time`")
         for name in cls.required:
-            if options.get(name) is None and allowed[name].default is inspect.Parameter.empty:
-                raise OptionError(f"{cls.name} needs `{name}`")
+            if options.get(name) is None:
+                known = "to know the mixing time: give " if name == "mixing_time" else ""
+                raise OptionError(f"{cls.name} needs {known}`{name}`")
 
 
 _COMMON = {

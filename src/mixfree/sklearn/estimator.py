@@ -444,6 +444,7 @@ class StreamModel(Results, ABC):
 
 def check_targets(X: Any, y: Any) -> Array:
     """Check targets that are given beside a table."""
+    check_unmasked(y, "y")
     targets: Array = column_or_1d(y, warn=True)
     assert_all_finite(targets, input_name="y")
     check_consistent_length(X, targets)

@@ -38,7 +38,7 @@ from mixfree.streams.read.source import Piece, Source
 __all__ = ["Model", "StreamFit"]
 
 KIND = "stream fit"
-CELLS = 1 << 22  # most values of a matrix of features, to bound the memory
+CELLS = 1 << 21  # most values of a matrix of features, to bound the memory
 REDECIDED = 4  # growth of a stream after which test-then-train decides on calendars again
 FEW = 64  # rows that a fit with forgetting predicts at a time, but more for many features
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from mixfree.streams import FitPlan, Source, StreamFit, find_files, write_predictions
+from mixfree.streams.columns.category import Category
 from mixfree.streams.columns.column import Number
 from mixfree.streams.columns.encoder import Encoder
 from mixfree.streams.fit.look import first_look
@@ -623,6 +624,23 @@ def test_texts_have_features_until_there_are_too_many(tmp_path, capsys):
         assert sum(name.startswith("city#") for name in found.features) == 4
         weights.append(found.learner.weights)
     np.testing.assert_allclose(weights[0], weights[1], rtol=1e-7)
+
+
+def test_hashed_texts_of_parts_stay_in_their_places():
+    """Catches names of hashed features that are hashed again when parts are merged."""
+    texts = [f"t{number}" for number in range(60)]
+    batches = [pa.record_batch({"x": part, "y": [1.0] * 30}) for part in (texts[:30], texts[30:])]
+    encoders = [Encoder([Category("x", most=9, hashed=4)], Number("y")) for _ in range(3)]
+    for encoder, seen in zip(encoders, (batches[:1], batches[1:], batches), strict=True):
+        for batch in seen:
+            encoder.see(Piece("f", 0, batch))
+    encoders[0].merge(encoders[1])
+    merged, whole = (
+        {key: each.sums[at] for key, at in each.columns[0].places.items()}
+        for each in (encoders[0], encoders[2])
+    )
+    assert merged == whole
+    assert sum(whole.values()) == 60
 
 
 def test_a_column_that_begins_empty_is_used_once_it_has_values(tmp_path):

@@ -1,18 +1,16 @@
 """Columns of texts: one raw feature per text, as it appears."""
 
 import zlib
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.base.extras import require
 from mixfree.streams.columns.column import GAP, MIN_ROWS, Column, Counts, Feature, Use
 from mixfree.streams.read.values import texts_in
 
-__all__ = ["MAX_HASHED", "MAX_TEXTS", "Category", "places"]
+__all__ = ["MAX_HASHED", "MAX_TEXTS", "Category"]
 
 MAX_TEXTS = 256  # most different texts of a column whose texts have features of their own
 MAX_HASHED = 1 << 16  # most hashed features per column
@@ -103,10 +101,12 @@ class Category(Column):
             self.add(GAP)
 
     def moved(self, key: str) -> str | None:
-        """Return the raw feature after :meth:`overflow` that a raw feature is part of."""
+        """Return the raw feature that a raw feature of before is part of now."""
+        if not self.over or key in self.places:
+            return key
         if not self.hashed:
             return None
-        return key if key == GAP else f"#{self._hash(key)}"
+        return f"#{self._hash(key)}" if key.startswith("=") else key
 
     def _hash(self, key: str) -> int:
         text = key[1 : LONGEST + 1].encode("utf-8", "surrogatepass")
@@ -153,13 +153,3 @@ class Category(Column):
 
 def _keys(texts: Any) -> list[str]:
     return [f"={text[:LONGEST]}" for text in texts.dictionary.to_pylist()]
-
-
-def places(values: Any, texts: Sequence[str]) -> Array:
-    """Return the index of each value among the texts, −1 where missing or unknown."""
-    pyarrow = require("pyarrow")
-    known = pyarrow.array(texts, pyarrow.string())
-    if values.type != known.type:
-        values = values.cast(known.type)
-    found = require("pyarrow.compute").index_in(values, known).fill_null(-1)
-    return np.array(found.to_numpy(zero_copy_only=False), dtype=np.int64)

@@ -10,25 +10,23 @@ from scipy import sparse
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, check_whole
-from mixfree.base.extras import require
 from mixfree.base.state import loading
-from mixfree.linear.classes import targets_at
-from mixfree.streams.columns.category import UNKNOWN, Category, places
+from mixfree.streams.columns.category import UNKNOWN, Category
 from mixfree.streams.columns.column import (
     GAP,
     Boolean,
     Column,
     Number,
     Undecided,
-    truths_in,
 )
 from mixfree.streams.columns.design import Design, design_of
 from mixfree.streams.columns.kinds import decided
+from mixfree.streams.columns.target import located, shown_text, targets_in
 from mixfree.streams.columns.time import Time
 from mixfree.streams.read.source import Piece
-from mixfree.streams.read.values import doubles, is_mark, is_text, label_of, numbers_in, texts_in
+from mixfree.streams.read.values import is_mark, is_text
 
-__all__ = ["POLICIES", "Encoded", "Encoder", "located"]
+__all__ = ["POLICIES", "Encoded", "Encoder"]
 
 POLICIES = ("auto", "skip", "error")
 STEP = 8  # columns by which the matrix of raw features grows
@@ -146,10 +144,12 @@ class Encoder:
             place, row = full
             if row:
                 yield from self.encode(piece.slice(0, row))
-            self._overflow(place)
+            before = self._layout()
+            self.columns[place].overflow()
+            self.change = self._relaid(before)
             yield from self.encode(piece.slice(row))
             return
-        targets, known = self._targets(piece)
+        targets, known = targets_in(piece, self._target, self.classes)
         if not known.all():
             if self.missing == "error":
                 self._refuse(piece, int(known.argmin()), self._target)
@@ -162,7 +162,8 @@ class Encoder:
                 self._note_not_parsed(piece, column, gap)
                 known = self._without_gaps(piece, column, gap, known)
             gaps.append(gap)
-        times = self._times(entries)
+        dated = [isinstance(column, Time) for column in self.columns]
+        times = entries[dated.index(True)] if any(dated) else np.zeros(0, "M8[us]")
         if not known.all():
             entries = [each[known] for each in entries]
             gaps = [None if gap is None else gap[known] for gap in gaps]
@@ -282,19 +283,6 @@ class Encoder:
                     f"`exclude={[name]!r}`"
                 )
 
-    def label(self, target: float) -> str:
-        """Return a target as written in the data.
-
-        Examples
-        --------
-        >>> Encoder([], Number("sky"), ["rain", "sun"]).label(-1.0)
-        'rain'
-        """
-        if self.classes is None:
-            return str(label_of(target))
-        at = np.arange(len(self.classes))
-        return self.classes[int(targets_at(at, len(at)).searchsorted(target))]
-
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state as plain values and arrays."""
         return {
@@ -359,7 +347,7 @@ class Encoder:
                 if column.over or len(texts) > own.most:
                     own.overflow()
             for key in column.places:
-                if (new := _moved(own, key)) is not None:
+                if (new := own.moved(key)) is not None:
                     own.add(new)
             if type(own) is type(column):
                 own.merge(column)
@@ -372,16 +360,6 @@ class Encoder:
         for name, (count, first) in other.not_parsed.items():
             self.not_parsed.setdefault(name, [0, first])[0] += count
         return changes
-
-    @staticmethod
-    def target_texts(values: Any, target: Column) -> Any:
-        """Return the values of a target as names of classes, null where missing."""
-        if isinstance(target, Boolean):
-            pyarrow = require("pyarrow")
-            return truths_in(values).cast(pyarrow.bool_()).cast(pyarrow.string())
-        if isinstance(target, Number):
-            return texts_in(numbers_in(values, target.form))
-        return texts_in(values)
 
     def _entries(self, piece: Piece, grow: bool) -> tuple[list[Array], tuple[int, int] | None]:
         """Return entries per column, or the first column with too many texts and the row of it."""
@@ -398,10 +376,6 @@ class Encoder:
                     continue
             found.append(column.parse(values, grow))
         return found, full
-
-    def _times(self, entries: Sequence[Array]) -> Array:
-        dated = (at for at, column in enumerate(self.columns) if isinstance(column, Time))
-        return next((entries[at] for at in dated), np.zeros(0, "M8[us]"))
 
     def _grown(
         self, entries: Sequence[Array], gaps: Sequence[Array | None]
@@ -436,12 +410,6 @@ class Encoder:
         """Return the places of the raw features of each column."""
         return [dict(column.places) for column in self.columns]
 
-    def _overflow(self, place: int) -> None:
-        before, column = self._layout(), self.columns[place]
-        assert isinstance(column, Category)
-        column.overflow()
-        self.change = self._relaid(before)
-
     def _relaid(self, before: Sequence[Mapping[str, int]], least: int = 0) -> Any:
         """Place all raw features anew, in at least so many columns; return the map to them."""
         width, self.used = self.width, 0
@@ -451,16 +419,12 @@ class Encoder:
             (old, at, new)
             for at, column in enumerate(self.columns)
             for key, old in before[at].items()
-            if old >= 0 and (new := _moved(column, key)) in column.places
+            if old >= 0 and (new := column.moved(key)) in column.places
         )
-        placed = set[tuple[int, str]]()
-        rest = ((at, key) for at, column in enumerate(self.columns) for key in column.places)
-        for at, key in [*((at, new) for _, at, new in kept), *rest]:
-            if (at, key) not in placed:
-                placed.add((at, key))
-                self._place(self.columns[at], key)
-        sums = self.sums
-        self.sums = np.zeros(max(least, -(-self.used // STEP) * STEP))
+        rest = [(at, key) for at, column in enumerate(self.columns) for key in column.places]
+        for at, key in dict.fromkeys([*((at, new) for _, at, new in kept), *rest]):
+            self._place(self.columns[at], key)
+        sums, self.sums = self.sums, np.zeros(max(least, -(-self.used // STEP) * STEP))
         matrix = self._map(before, width)
         self.sums = np.asarray(matrix.T @ sums)
         return matrix
@@ -471,7 +435,7 @@ class Encoder:
             (old, column.place(new))
             for column, keys in zip(self.columns, before, strict=True)
             for key, old in keys.items()
-            if old >= 0 and (new := _moved(column, key)) in column.places
+            if old >= 0 and (new := column.moved(key)) in column.places
         ]
         where = np.array(pairs, int).reshape(-1, 2).T
         return sparse.csc_array((np.ones(len(pairs)), tuple(where)), shape=(width, self.width))
@@ -512,49 +476,14 @@ class Encoder:
                 odd &= ~np.asarray(marks, bool)
             if odd.any():
                 row = int(odd.argmax())
-                first = located(piece, row, f"is {_shown(values[row])}", source)
+                first = located(piece, row, f"is {shown_text(values[row])}", source)
                 self.not_parsed.setdefault(source, [0, first])[0] += int(odd.sum())
-
-    def _regressed(self, values: Any) -> Array:
-        form = self._target.form if isinstance(self._target, Number) else "point"
-        return doubles(numbers_in(values, form))
-
-    def _targets(self, piece: Piece) -> tuple[Array, Array]:
-        """Return the targets in the form of the loss, and which rows have one."""
-        values = piece.batch.column(self.target)
-        if self.classes is None:
-            targets = self._regressed(values)
-            infinite = np.isinf(targets)
-            if infinite.any():
-                row = int(infinite.argmax())
-                raise ValueError(located(piece, row, "is infinite", self.target))
-            return targets, ~np.isnan(targets)
-        different = values.dictionary_encode()
-        texts = self.target_texts(different.dictionary, self._target)
-        which = different.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
-        place = np.append(places(texts, self.classes), -1)[which]
-        known = np.append(texts.is_valid().to_numpy(False), False)[which]
-        new = known & (place < 0)
-        if new.any():
-            row = int(new.argmax())
-            unknown = _shown(texts[which[row]])
-            regress = (
-                ", or `loss='squared'` to predict a number"
-                if isinstance(self._target, Number)
-                else ""
-            )
-            raise ValueError(
-                located(piece, row, f"has the unknown class {unknown}", self.target)
-                + f"; the classes are {', '.join(self.classes)}: give all of them as `classes`"
-                + regress
-            )
-        return targets_at(place, len(self.classes)), known
 
     def _refuse(self, piece: Piece, row: int, column: Column) -> None:
         """Raise ValueError for a missing value, with its place and what to do about it."""
         value = piece.batch.column(column.sources[0])[row]
         odd = value.is_valid and is_text(value.type)
-        what = f"is {_shown(value)}, not {column.expected}" if odd else "is missing"
+        what = f"is {shown_text(value)}, not {column.expected}" if odd else "is missing"
         raise ValueError(
             located(piece, row, what, column.name)
             + "; `missing='skip'` leaves out such rows, `missing='auto'` fills in the mean"
@@ -580,12 +509,6 @@ def _count(value: Any) -> int:
     return check_whole(value, "a count of the state", least=0, most=2**63 - 1)
 
 
-def _moved(column: Column, key: str) -> str | None:
-    """Return the raw feature of a column that a raw feature is part of; None if it is left out."""
-    over = isinstance(column, Category) and column.over
-    return column.moved(key) if over and isinstance(column, Category) else key
-
-
 def _gaps(piece: Piece, column: Column, entries: Array) -> Array | None:
     """Return where values are missing, None if nowhere; raise ValueError if one is infinite."""
     gap = column.gaps(entries)
@@ -594,14 +517,3 @@ def _gaps(piece: Piece, column: Column, entries: Array) -> Array | None:
         if infinite.any():
             raise ValueError(located(piece, int(infinite.argmax()), "is infinite", column.name))
     return gap
-
-
-def _shown(text: Any) -> str:
-    """Return a text of the data, shortened, with control characters visible."""
-    return repr(text.as_py()[:40])
-
-
-def located(piece: Piece, row: int, what: str, column: str | None = None) -> str:
-    """Prefix a message with the file, the row and the column that it is about."""
-    value = "" if column is None else f"column {column!r} "
-    return f"{piece.file}, row {piece.start + row + 1}, {value}{what}"

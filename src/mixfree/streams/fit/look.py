@@ -13,6 +13,7 @@ from mixfree.streams.columns.category import LONGEST, Category
 from mixfree.streams.columns.column import Boolean, Column, Number
 from mixfree.streams.columns.encoder import Encoder
 from mixfree.streams.columns.kinds import Choices, Verdict, columns_of, judge, matching
+from mixfree.streams.columns.target import class_names
 from mixfree.streams.columns.time import Time
 from mixfree.streams.fit.plan import FitPlan
 from mixfree.streams.read.files import NOT_UTF8
@@ -270,7 +271,7 @@ def _classes(
 def _different(values: Any, column: Column | None) -> list[str]:
     """Return the different values of a target, sorted, as names of classes."""
     if isinstance(column, Boolean):
-        values = Encoder.target_texts(values, column)
+        values = class_names(values, column)
     elif isinstance(column, Number):
         numbers = np.unique(doubles(numbers_in(values, column.form)))
         return [name for name in map(label_of, numbers.tolist()) if name is not None]

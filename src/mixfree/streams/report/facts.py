@@ -10,6 +10,7 @@ import mixfree
 from mixfree.linear.exact_learner import ExactLearner, knows_intervals
 from mixfree.linear.summary import Line, lines_of
 from mixfree.streams.columns.column import Column, Number
+from mixfree.streams.columns.target import label
 from mixfree.streams.columns.time import Time
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.fit.timeline import CHUNK
@@ -260,8 +261,8 @@ class Facts:
     def _worse_than_constant(self) -> Iterator[str]:
         fit, targets = self.fit, self.fit.reservoir.targets
         if (targets == targets[0]).all():
-            label = fit.encoder.label(targets[0])
-            yield f"targets other than {label} are too rare to be in the sample of rows"
+            named = label(targets[0], fit.encoder.classes)
+            yield f"targets other than {named} are too rare to be in the sample of rows"
             return
         model, constant = (self.metrics[what]["loss"] for what in ("in_sample", "constant"))
         forgets = isinstance(fit.learner, ExactLearner) and fit.learner.forgetting is not None
@@ -277,7 +278,7 @@ def check_something_learnt(fit: StreamFit) -> None:
     if fit.used == 1:
         raise ValueError("there is only one row to learn from: at least two are needed")
     if not fit.varied:
-        always = fit.encoder.label(fit.reservoir.targets[0])
+        always = label(fit.reservoir.targets[0], fit.encoder.classes)
         raise ValueError(
             f"the target {fit.encoder.target!r} is always {always}: there is nothing to learn"
         )

@@ -1,0 +1,78 @@
+"""The target of a stream: numbers, or the classes that its values name."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.extras import require
+from mixfree.linear.classes import targets_at
+from mixfree.streams.columns.column import Boolean, Column, Number, truths_in
+from mixfree.streams.read.source import Piece
+from mixfree.streams.read.values import doubles, label_of, numbers_in, texts_in
+
+__all__ = ["class_names", "label", "located", "shown_text", "targets_in"]
+
+
+def class_names(values: Any, target: Column) -> Any:
+    """Return the values of a target as names of classes, null where missing."""
+    if isinstance(target, Boolean):
+        pyarrow = require("pyarrow")
+        return truths_in(values).cast(pyarrow.bool_()).cast(pyarrow.string())
+    if isinstance(target, Number):
+        return texts_in(numbers_in(values, target.form))
+    return texts_in(values)
+
+
+def label(target: float, classes: Sequence[str] | None) -> str:
+    """Return a target as written in the data.
+
+    Examples
+    --------
+    >>> label(-1.0, ["rain", "sun"])
+    'rain'
+    """
+    if classes is None:
+        return str(label_of(target))
+    at = np.arange(len(classes))
+    return classes[int(targets_at(at, len(at)).searchsorted(target))]
+
+
+def targets_in(piece: Piece, target: Column, classes: Sequence[str] | None) -> tuple[Array, Array]:
+    """Return the targets in the form of the loss, and which rows have one."""
+    values = piece.batch.column(target.name)
+    if classes is None:
+        form = target.form if isinstance(target, Number) else "point"
+        targets = doubles(numbers_in(values, form))
+        infinite = np.isinf(targets)
+        if infinite.any():
+            raise ValueError(located(piece, int(infinite.argmax()), "is infinite", target.name))
+        return targets, ~np.isnan(targets)
+    different = values.dictionary_encode()
+    names = class_names(different.dictionary, target)
+    which = different.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)
+    at = {name: place for place, name in enumerate(classes)}
+    place = np.array([*(at.get(name, -1) for name in names.to_pylist()), -1])[which]
+    known = np.append(names.is_valid().to_numpy(False), False)[which]
+    new = known & (place < 0)
+    if new.any():
+        row = int(new.argmax())
+        unknown = f"has the unknown class {shown_text(names[which[row]])}"
+        regress = ", or `loss='squared'` to predict a number" * isinstance(target, Number)
+        raise ValueError(
+            located(piece, row, unknown, target.name)
+            + f"; the classes are {', '.join(classes)}: give all of them as `classes`{regress}"
+        )
+    return targets_at(place, len(classes)), known
+
+
+def shown_text(text: Any) -> str:
+    """Return a text of the data, shortened, with control characters visible."""
+    return repr(text.as_py()[:40])
+
+
+def located(piece: Piece, row: int, what: str, column: str | None = None) -> str:
+    """Prefix a message with the file, the row and the column that it is about."""
+    value = "" if column is None else f"column {column!r} "
+    return f"{piece.file}, row {piece.start + row + 1}, {value}{what}"

@@ -33,7 +33,7 @@ def block_rows(columns: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Chunk(State):
-    """Consecutive rows with their targets and weights."""
+    """Consecutive rows with their targets, as a matrix of one column, and weights."""
 
     rows: Array
     targets: Array
@@ -42,9 +42,9 @@ class Chunk(State):
     grows: ClassVar[tuple[str, ...]] = ("rows", "targets", "weights")
 
     @classmethod
-    def nothing(cls, columns: int, targets: int, room: int = 0) -> Self:
+    def nothing(cls, columns: int, room: int = 0) -> Self:
         """Return a chunk without rows, or with so many that hold anything."""
-        return cls(np.empty((room, columns)), np.empty((room, targets)), np.empty(room))
+        return cls(np.empty((room, columns)), np.empty((room, 1)), np.empty(room))
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -83,14 +83,13 @@ class Blocks(State):
 
     Parameters
     ----------
-    columns, targets
-        Numbers of features and targets per row.
+    columns
+        Number of features per row.
     """
 
-    def __init__(self, columns: int, targets: int = 1) -> None:
+    def __init__(self, columns: int) -> None:
         self.columns = check_whole(columns, "columns", least=0)
-        self.targets = check_whole(targets, "targets")
-        self._room, self.filled = Chunk.nothing(columns, targets), 0
+        self._room, self.filled = Chunk.nothing(columns), 0
 
     @property
     def pending(self) -> tuple[Array, Array, Array | None] | None:
@@ -121,14 +120,14 @@ class Blocks(State):
 
         ``together`` is the largest number of equally long blocks per call.
         """
-        x, y, w = check_rows(rows, targets, weights, self.columns, self.targets)
+        x, y, w = check_rows(rows, targets, weights, self.columns)
         start, filled, count = 0, self.filled, x.shape[0]
         first = max(length() - filled, 0)  # blocks may have become shorter with more columns
         if filled and count >= first:
             self._keep(x[:first], y[:first], None if w is None else w[:first])
             waiting = self.stored
             # What the predecessor shows is not written over.
-            self._room, self.filled = Chunk.nothing(self.columns, self.targets, len(self._room)), 0
+            self._room, self.filled = Chunk.nothing(self.columns, len(self._room)), 0
             take(*waiting)
             start = first
         while not self.filled and count - start >= (rest := length()):
@@ -141,7 +140,7 @@ class Blocks(State):
 
     def mapped(self, change: ColumnMap) -> Self:
         """Return the same pending rows with mapped columns; both may be continued."""
-        found = type(self)(change.after, self.targets)
+        found = type(self)(change.after)
         found._room, found.filled = self._room.part(0, self.filled).mapped(change), self.filled
         return found
 
@@ -151,7 +150,7 @@ class Blocks(State):
         if end > len(self._room):
             old = self._room.part(0, start)
             most = max(end, 2 * len(self._room))  # unwritten room takes no memory
-            self._room = Chunk.nothing(self.columns, self.targets, most)
+            self._room = Chunk.nothing(self.columns, most)
             self._room.write(0, old.rows, old.targets, old.weights)
         self._room.write(start, _dense(x), y, 1.0 if w is None else w)
         self.filled = end
@@ -166,18 +165,14 @@ class Blocks(State):
 
     def restored(self, plain: Any, what: str) -> Self:
         """Return the pending rows from which ``plain`` was made, after checking it."""
-        found = type(self)(self.columns, self.targets)
+        found = type(self)(self.columns)
         found._room = found._room.restored(plain, what)
         found.filled = len(found._room)
         return found
 
 
 def check_rows(
-    rows: Any,
-    targets: npt.ArrayLike,
-    weights: npt.ArrayLike | None,
-    columns: int,
-    outputs: int,
+    rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None, columns: int
 ) -> tuple[Any, Array, Array | None]:
     """Check shapes and dtypes, and return rows, a matrix of targets and positive weights.
 
@@ -191,11 +186,9 @@ def check_rows(
             raise ValueError(f"{name} must hold real numbers of at most 64 bits, not {array.dtype}")
     if x.ndim != 2 or x.shape[1] != columns:
         raise ValueError(f"rows must have shape (n, {columns}), not {x.shape}")
-    allowed = {(x.shape[0], outputs)} | ({(x.shape[0],)} if outputs == 1 else set())
-    if y.shape not in allowed:
-        shape = " or ".join(map(str, sorted(allowed, key=len)))
-        raise ValueError(f"targets must have shape {shape}, not {y.shape}")
-    y = y.astype(np.float64, copy=False).reshape(x.shape[0], outputs)
+    if y.shape not in ((x.shape[0],), (x.shape[0], 1)):
+        raise ValueError(f"targets must have shape ({x.shape[0]},), not {y.shape}")
+    y = y.astype(np.float64, copy=False).reshape(x.shape[0], 1)
     if weights is None:
         return x, y, None
     w = np.asarray(weights)

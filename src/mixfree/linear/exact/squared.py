@@ -60,7 +60,7 @@ class SquaredFit(State):
         self._memory, self._lengths = int(check_bytes(memory, "memory")), block_lengths(columns)
         self._blocks = Blocks(columns)
         self._sums = self._no_sums(columns)
-        self._windows = Windows(columns, 1, memory=self._memory // WINDOWS_SHARE)
+        self._windows = Windows(columns, memory=self._memory // WINDOWS_SHARE)
         self._solution: Solution | None = None
         self._inference: Inference | None = None
 

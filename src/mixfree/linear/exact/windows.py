@@ -20,8 +20,8 @@ class Windows(State):
 
     Parameters
     ----------
-    columns, targets
-        Numbers of features and targets per row.
+    columns
+        Number of features per row.
     memory
         Bytes for all windows.
 
@@ -35,10 +35,10 @@ class Windows(State):
         Number of the row at which that begins.
     """
 
-    def __init__(self, columns: int, targets: int, *, memory: int) -> None:
-        fit = memory // (8 * MAX_WINDOWS * (columns + targets + 1))
+    def __init__(self, columns: int, *, memory: int) -> None:
+        fit = memory // (8 * MAX_WINDOWS * (columns + 2))
         self.length = min(max(1 << fit.bit_length() >> 1, MIN_LENGTH), MAX_LENGTH)
-        self.open, self.start = Chunk.nothing(columns, targets), 0
+        self.open, self.start = Chunk.nothing(columns), 0
         self.closed = EqualBatches(self.open, _first, MAX_WINDOWS, self.length)
 
     @classmethod
@@ -79,7 +79,7 @@ class Windows(State):
 
     def mapped(self, change: ColumnMap, memory: int) -> Self:
         """Return the same windows with mapped columns: shorter ones if the columns are more."""
-        twin = type(self)(change.after, self.open.targets.shape[1], memory=memory)
+        twin = type(self)(change.after, memory=memory)
         pieces = -(-self.length // twin.length) if self.closed.length == self.length else 1
         closed = [
             window.mapped(change).part(place * twin.length, (place + 1) * twin.length)

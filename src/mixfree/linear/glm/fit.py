@@ -185,7 +185,7 @@ class GlmFit(State):
             If a shape is wrong, a value is not finite or above 1e75, or a target does not suit
             the loss; go on with the predecessor.
         """
-        x, y, w = check_rows(rows, targets, weights, self.settings.columns, 1)
+        x, y, w = check_rows(rows, targets, weights, self.settings.columns)
         check_values(targets=y)
         self.settings.loss.check_targets(y[:, 0])
         self._blocks.cut(x, y, w, self._length, self._fold)

@@ -292,22 +292,16 @@ class GlmFit(State):
     def _solved(self) -> tuple[Problem, Point]:
         """Return the problem and its minimum."""
         if self._solution is None:
-            whole, settings = self, self.settings
+            whole = self
             if not self.complete and self._blocks.filled:
                 whole = self.copy()
                 whole._flush()
             start, rows = None, whole._rows()
-            problem = Problem.of(settings, rows, whole._summed, whole._total)
-            free = settings.l2 is None and settings.radius is None
-            free = free and not settings.loss.of_residuals
+            problem = Problem.of(self.settings, rows, whole._summed, whole._total)
             # The search for a ridge starts at 0, where a strong one holds the weights.
-            many = len(rows) > 2 * START_ROWS or not self.complete
-            if many and not (free and problem.scarce):
+            if (len(rows) > 2 * START_ROWS or not self.complete) and not problem.scarce:
                 start = whole._rough(rows, whole._summed, whole._reference, START_ROWS)
-            if free:
-                self._solution = problem.solved_with_ridge(start)
-            else:
-                self._solution = problem, problem.solved(start)
+            self._solution = problem.solved_with_ridge(start)
         return self._solution
 
     @property
@@ -328,8 +322,8 @@ class GlmFit(State):
     def inference(self) -> GlmInference:
         """Intervals and the correlation profile of the fit."""
         if self._inference is None:
-            rows, sums = self._sums.rows + self._blocks.filled, self._sums
-            self._inference = GlmInference(*self._solved(), rows, sums if sums.rows else None)
+            rows, sums = self._sums.rows + self._blocks.filled, self._sums.batches
+            self._inference = GlmInference(*self._solved(), rows, None if self.complete else sums)
         return self._inference
 
     def merge(self, other: Self) -> None:
@@ -341,15 +335,12 @@ class GlmFit(State):
             If the settings differ, or if both fits began with the same rows and the same seed,
             so that they may share rows.
         """
-        if self.settings != other.settings:
-            raise ValueError(
-                f"cannot merge a fit with {other.settings} into one with {self.settings}"
+        mine, others = ((each.settings, each.size) for each in (self, other))
+        if mine != others:
+            text = (
+                "cannot merge a fit with {} that keeps {:,} rows into one with {} that keeps {:,}"
             )
-        if self.size != other.size:
-            raise ValueError(
-                f"cannot merge a fit that keeps {other.size:,} rows into one that keeps "
-                f"{self.size:,}"
-            )
+            raise ValueError(text.format(*others, *mine))
         if set(self._streams) & set(other._streams):
             raise ValueError(
                 "cannot merge fits that begin with the same rows and the same seed: "
@@ -357,9 +348,9 @@ class GlmFit(State):
             )
         samples, theirs = self.samples + other.samples, other.copy()
         if self.complete and not other.complete:
-            mine = self.copy()
+            own = self.copy()
             vars(self).update({name: getattr(theirs, name) for name in self.names()})
-            theirs = mine
+            theirs = own
         if theirs.complete:
             if (waiting := theirs._blocks.pending) is not None:
                 self._blocks.cut(*waiting, self._length, self._fold)

@@ -14,8 +14,9 @@ import numpy as np
 from scipy import linalg
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.equal_batches import EqualBatches
 from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares, Level, pair_sums
-from mixfree.linear.exact.streamsums import StreamSums
+from mixfree.linear.exact.sums import Sums
 from mixfree.linear.glm.newton import Point, zero_sums
 from mixfree.linear.glm.problem import LEAST_PENALTY, Problem
 from mixfree.linear.glm.rows import MAX_CACHED_VALUES
@@ -40,42 +41,33 @@ class GlmInference(BatchMeans):
         The fit to rows and sums.
     rows
         Number of rows in the stream.
-    sums
-        Sums of the stream and its batches; None if all rows are kept in order.
+    batches
+        Sums of the batches of the stream; None if all rows are kept in order.
     """
 
-    def __init__(self, problem: Problem, point: Point, rows: int, sums: StreamSums | None) -> None:
-        length = 1 << (rows // BATCHES).bit_length() if sums is None else sums.batches.length
+    def __init__(
+        self, problem: Problem, point: Point, rows: int, batches: EqualBatches[Sums] | None
+    ) -> None:
+        length = 1 << (rows // BATCHES).bit_length() if batches is None else batches.length
         unit = np.ones(len(point.theta))
         super().__init__(problem.weights(point), rows, length, problem.rows.size, unit)
-        self._problem, self._point, self._sums = problem, point, sums
+        self._problem, self._point, self._batches = problem, point, batches
+        # Slopes of the kept rows' losses, times their fractions of the stream's weight.
+        self._slopes = point.slopes * (problem.rows.shares[:, None] / problem.rows.factor)
 
     @cached_property
     def _sums_of_batches(self) -> tuple[Array, Array]:
         """Gradients and weights of each batch, divided by the weight of the stream."""
-        if self._sums is None:
-            return self._exact_sums
-        controls, total = self._problem.controls, self._problem.rows.weight
-        closed = self._sums.batches.items
-        assert controls is not None
-        covered = np.array([float(batch.weight) for batch in closed]) / total
-        return controls.scores(closed, self._point) / total, covered
-
-    @property
-    def _exact_sums(self) -> tuple[Array, Array]:
-        """The same from the rows themselves, all of which are kept."""
-        rows, slopes, length = self._problem.rows, self._slopes, self._length
+        rows, length, controls = self._problem.rows, self._length, self._problem.controls
+        if self._batches is not None:
+            assert controls is not None
+            covered = [float(batch.weight) / rows.weight for batch in self._batches.items]
+            scores = controls.scores(self._batches.items, self._point) / rows.weight
+            return scores, np.array(covered)
         parts = [slice(end - length, end) for end in range(length, self._rows + 1, length)]
-        scores = [slopes[p].T @ rows.standardised(rows.sample.rows[p]) for p in parts]
-        covered = np.array([rows.shares[p].sum() for p in parts])
-        return np.array(scores).reshape(len(parts), *self._point.theta.shape), covered
-
-    @property
-    def _slopes(self) -> Array:
-        """Slopes of the kept rows' losses, times their fractions of the stream's weight."""
-        rows = self._problem.rows
-        found: Array = self._point.slopes * (rows.shares[:, None] / rows.factor)
-        return found
+        found = [self._slopes[p].T @ rows.standardised(rows.sample.rows[p]) for p in parts]
+        scores = np.array(found).reshape(len(parts), *self._point.theta.shape)
+        return scores, np.array([rows.shares[p].sum() for p in parts])
 
     @cached_property
     def _scores(self) -> Array:
@@ -113,7 +105,7 @@ class GlmInference(BatchMeans):
         for each of them, and sums over batches vary as much as those of independent rows.
         """
         values = self._rows * self._point.theta.size
-        if self._sums is not None or not self.enough or values > MAX_CACHED_VALUES:
+        if self._batches is not None or not self.enough or values > MAX_CACHED_VALUES:
             return None
         rows = self._problem.rows
         scores = self._slopes[:, :, None] * rows.standardised(rows.sample.rows)[:, None, :]
@@ -167,12 +159,12 @@ class GlmInference(BatchMeans):
     def _levels(self) -> list[Level]:
         squares = BlockSquares(lambda white: float(np.vdot(white, white)))
         ridge = self._white(self._point.objective.penalty * self._point.theta)
-        rows, slopes = self._problem.rows, self._slopes
+        rows = self._problem.rows
         for x, part in rows.slabs:
-            white = slopes[part, :, None] * self._white(x)[:, None, :]
+            white = self._slopes[part, :, None] * self._white(x)[:, None, :]
             squares.add(white + rows.shares[part, None, None] / rows.factor * ridge)
         # The kept rows of a long stream are not consecutive.
-        return squares.levels if self._sums is None else squares.levels[:1]
+        return squares.levels if self._batches is None else squares.levels[:1]
 
     def _white(self, vectors: Array) -> Array:
         """Return vectors whose inner products are those in the metric of the fit."""
@@ -221,5 +213,5 @@ class GlmInference(BatchMeans):
         found = []
         for block in alone.blocks:
             values, vectors = linalg.eigh(block + np.diag(alone.objective.penalty))
-            found.append(vectors[:, values < FLAT])
+            found.append(vectors[:, values < FLAT * self._problem.curvature])
         return np.hstack(found)

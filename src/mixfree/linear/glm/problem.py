@@ -48,6 +48,12 @@ class Problem:
         """The problem of the rows at hand, without sums and without a ridge."""
         return Problem(self.rows, None)
 
+    @property
+    def curvature(self) -> float:
+        """The curvature of small residuals, whose unit is that of the ridge; 1 with a link."""
+        loss = self.rows.settings.loss
+        return float(loss.curvature(0.0, 0.0)) if loss.of_residuals else 1.0
+
     def weights(self, point: Point) -> Array:
         """Return the weights of a fit in the units of the rows."""
         return self.rows.weights(point.theta)
@@ -63,12 +69,16 @@ class Problem:
     def solved_with_ridge(self, start: Array | None) -> tuple["Problem", Point]:
         """Find the minimum, with a ridge if the weights cannot be estimated without.
 
-        They cannot if a class has fewer rows at hand than weights, if a step separates classes, or
-        if the sums point to weights that the rows at hand do not hold back. The problem that is
-        returned has the ridge, too: half of that with the largest evidence for the rows at hand
-        (MacKay 1992). Weights are a priori normal with variance 1/τ, and τ solves τ = γ/‖w‖² with
-        γ, the number of weights that the rows determine.
+        Only losses with a link, without λ and r, get a ridge. Weights cannot be estimated if a
+        class has fewer rows at hand than weights, if a step separates classes, or if the sums point
+        to weights that the rows at hand do not hold back. The problem that is returned has the
+        ridge, too: half of that with the largest evidence for the rows at hand (MacKay 1992).
+        Weights are a priori normal with variance 1/τ, and τ solves τ = γ/‖w‖² with γ, the number of
+        weights that the rows determine.
         """
+        settings = self.rows.settings
+        if settings.loss.of_residuals or settings.l2 is not None or settings.radius is not None:
+            return self, self.solved(start)
         if not self.scarce:
             point = self._fitted(self._first(start), seek=True)
             if not point.unbounded:
@@ -121,9 +131,8 @@ class Problem:
         rows, loss, l2 = self.rows, self.rows.settings.loss, self.rows.settings.l2
         with np.errstate(over="ignore"):
             penalty = np.minimum(((l2 or 0.0) + extra) / rows.size / rows.size, MAX_PENALTY)
-        unit = float(loss.curvature(0.0, 0.0)) if loss.of_residuals else 1.0
-        penalty += unit * (self.ridge + (LEAST_PENALTY if l2 is None else 0.0))
-        penalty = np.where(rows.varying, penalty, unit)
+        penalty += self.curvature * (self.ridge + (LEAST_PENALTY if l2 is None else 0.0))
+        penalty = np.where(rows.varying, penalty, self.curvature)
         return Objective(rows, np.append(penalty, [0.0] * rows.settings.intercept), loss)
 
     def _fitted(self, point: Point, close: float = DECREMENT, seek: bool = False) -> Point:

@@ -319,4 +319,4 @@ class ExactLearner:
         with loading("exact learner"):
             fit = self._fit.restored(own, "exact learner")
             ahead = None if self._ahead is None else self.ahead.restored(state["ahead"], "ahead")
-        self._fit, self._ahead = fit, ahead
+        vars(self).update(_fit=fit, _ahead=ahead)

@@ -13,7 +13,7 @@ import pytest
 from mixfree.streams import FitPlan, StreamFit
 from mixfree.streams.columns.column import Number
 from mixfree.streams.columns.encoder import Encoder
-from mixfree.streams.fit.timeline import CHUNK, MOST
+from mixfree.streams.fit.timeline import CHUNK, MAX_BINS
 from mixfree.streams.report.facts import Facts
 from mixfree.streams.report.figures import course, effects
 from mixfree.streams.report.page import page
@@ -74,7 +74,7 @@ def test_a_page_needs_no_network_and_stays_small(tmp_path):
     rng = np.random.default_rng(0)
     for _ in range(11):
         fit.timeline.add(rng.standard_normal(CHUNK * 100), None, np.zeros(0, "M8[us]"))
-    assert len(fit.timeline.sums) > MOST // 2
+    assert len(fit.timeline.sums) > MAX_BINS // 2
     text = page(fit)
     assert len(text.encode()) < 2_000_000
     outside = text.replace("https://bokeh.org", "")

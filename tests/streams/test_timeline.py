@@ -9,7 +9,7 @@ from mixfree.linear.losses import Huber, Logistic, Robust, Softmax, Squared
 from mixfree.streams.fit.timeline import (
     ALL_PREDICTED,
     CHUNK,
-    MOST,
+    MAX_BINS,
     WINDOW,
     Outcomes,
     Timeline,
@@ -27,7 +27,7 @@ NEVER = np.zeros(0, "M8[us]")
 def test_bins_are_merged_without_losing_a_row():
     """Catches bins that are thinned out instead of merged."""
     rng = np.random.default_rng(0)
-    rows = 2 * MOST * CHUNK + 700
+    rows = 2 * MAX_BINS * CHUNK + 700
     y = rng.standard_normal(rows) + 50.0
     whole, parts = Timeline.start(1, None), Timeline.start(1, None)
     whole.add(y, None, NEVER)
@@ -36,7 +36,7 @@ def test_bins_are_merged_without_losing_a_row():
     assert whole.sums.tobytes() == parts.sums.tobytes()
     assert whole.per_bin == 4 * CHUNK
     bins = whole.bins
-    assert MOST // 2 <= len(bins.rows) <= MOST
+    assert MAX_BINS // 2 <= len(bins.rows) <= MAX_BINS
     assert bins.rows[-1] == 4 * CHUNK + 700  # no bin of few rows at the end
     assert bins.rows.sum() == rows == bins.ends[-1]
     np.testing.assert_allclose(bins.target @ bins.rows, y.sum())
@@ -61,7 +61,7 @@ def test_many_parts_give_the_sums_of_one_stream():
         other = Timeline.start(1, None)
         other.add(y[part], found if number % 2 else None, times[part])
         merged.merge(other)
-        assert len(merged.sums) <= MOST
+        assert len(merged.sums) <= MAX_BINS
     merged.add(y[:5000] + 9.0, None, times[:5000])
     tested = np.repeat(np.arange(len(lengths)) % 2 == 1, lengths)
     every = np.concatenate([y, y[:5000] + 9.0])
@@ -89,13 +89,13 @@ def test_many_parts_give_the_sums_of_one_stream():
 def test_a_stream_goes_on_in_the_last_bin_of_merged_parts():
     """Catches a new bin beside one with room, which is one bin too many."""
     merged = Timeline.start(1, None)
-    for length in [*[1] * (MOST - 1), CHUNK]:
+    for length in [*[1] * (MAX_BINS - 1), CHUNK]:
         other = Timeline.start(1, None)
         other.add(np.full(length, 2.0), None, NEVER)
         merged.merge(other)
     merged.add(np.full(3, 7.0), None, NEVER)
     bins = merged.bins
-    assert len(bins.rows) == MOST // 2
+    assert len(bins.rows) == MAX_BINS // 2
     assert bins.rows[-2:].tolist() == [2.0, 1.0 + CHUNK + 3.0]
     assert (bins.least[-1], bins.greatest[-1]) == (2.0, 7.0)
     assert bins.target[-1] == pytest.approx((2.0 * (1 + CHUNK) + 7.0 * 3) / (CHUNK + 4))

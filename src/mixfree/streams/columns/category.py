@@ -14,7 +14,7 @@ __all__ = ["MAX_HASHED", "MAX_TEXTS", "Category"]
 
 MAX_TEXTS = 256  # most different texts of a column whose texts have features of their own
 MAX_HASHED = 1 << 16  # most hashed features per column
-LONGEST = 200  # characters by which texts are told apart
+MAX_CHARACTERS = 200  # characters by which texts are told apart
 MISSING, UNKNOWN = -1, -2  # entries
 
 
@@ -109,7 +109,7 @@ class Category(Column):
         return f"#{self._hash(key)}" if key.startswith("=") else key
 
     def _hash(self, key: str) -> int:
-        text = key[1 : LONGEST + 1].encode("utf-8", "surrogatepass")
+        text = key[1 : MAX_CHARACTERS + 1].encode("utf-8", "surrogatepass")
         return zlib.crc32(text) % self.hashed if self.hashed else UNKNOWN
 
     def write(self, entries: Array, gap: Array | None, out: Array) -> None:
@@ -152,4 +152,4 @@ class Category(Column):
 
 
 def _keys(texts: Any) -> list[str]:
-    return [f"={text[:LONGEST]}" for text in texts.dictionary.to_pylist()]
+    return [f"={text[:MAX_CHARACTERS]}" for text in texts.dictionary.to_pylist()]

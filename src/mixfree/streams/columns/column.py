@@ -35,7 +35,7 @@ GAP = "missing"  # the raw feature that is 1 where a value is missing
 MIN_ROWS = 2  # least rows of an indicator with a weight of its own: one row would only fit itself
 MIN_GAPS = 10  # least rows with a gap, and without, for a weight of their own
 MIN_NUMBERED = 16  # least rows to recognise row numbers in a column
-NEARLY = 0.05  # deviation from the moments of row numbers, if some rows are left out
+MAX_DEVIATION = 0.05  # deviation from the moments of row numbers, if some rows are left out
 MAX_NUMBERED = 1 << 40  # largest row number, whose squares can be summed exactly enough
 _ROW_NAMES = re.compile(
     r"column 1|unnamed: 0|index|instant|no\.?|nr\.?|id|row.?(?:id|names?|num|number)?",
@@ -287,8 +287,13 @@ class Number(Column):
         if length == count and off * count < 0.5:
             return bool(abs(ratio - 1.0) < 1e-6)
         # Some rows may be left out, or numbers may begin again in every file.
-        several = count >= MIN_NUMBERED and length >= max(NEARLY * count, 3.0)
-        return bool(named and several and off < NEARLY * length and abs(ratio - 1.0) < 2.0 * NEARLY)
+        several = count >= MIN_NUMBERED and length >= max(MAX_DEVIATION * count, 3.0)
+        return bool(
+            named
+            and several
+            and off < MAX_DEVIATION * length
+            and abs(ratio - 1.0) < 2.0 * MAX_DEVIATION
+        )
 
     def merge(self, other: Self) -> None:
         """Join what both have seen."""

@@ -23,7 +23,7 @@ __all__ = [
     "times_in",
 ]
 
-ENOUGH = 0.95  # least share of dates among the texts of a column of dates
+MIN_SHARE = 0.95  # least share of dates among the texts of a column of dates
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _TIME = (  # an optional time of day and zone
     r"(?:(?:T|,? +)(?P<H>\d{1,2})(?::(?P<M>\d{2})(?::(?P<S>\d{2})(?:[.,](?P<f>\d+))?)?)?"
@@ -101,7 +101,7 @@ def forms_of(texts: Any) -> list[str]:
     trimmed = compute.utf8_trim_whitespace(texts)
     for form in FORMATS:  # matching takes less time than parsing
         matches = compute.match_substring_regex(trimmed, _pattern(form)).true_count
-        if matches >= ENOUGH * len(texts) and _are_dates(texts, form):
+        if matches >= MIN_SHARE * len(texts) and _are_dates(texts, form):
             found.append(form)
     return found
 
@@ -124,7 +124,7 @@ def form_of(values: Any, name: str) -> str:
         numbers = doubles(numbers_in(values))
         for unit, microseconds in EPOCHS.items():
             seconds = numbers * (microseconds / 1e6)
-            if ((seconds >= SECONDS[0]) & (seconds <= SECONDS[1])).mean() >= ENOUGH:
+            if ((seconds >= SECONDS[0]) & (seconds <= SECONDS[1])).mean() >= MIN_SHARE:
                 return unit
         forms = ["%Y%m%d"] if _are_dates(values, "%Y%m%d") else []
     if len(forms) == 1:
@@ -136,7 +136,7 @@ def form_of(values: Any, name: str) -> str:
 
 
 def _are_dates(values: Any, form: str) -> bool:
-    return bool((~np.isnat(times_in(values, form))).mean() >= ENOUGH)
+    return bool((~np.isnat(times_in(values, form))).mean() >= MIN_SHARE)
 
 
 def times_in(values: Any, form: str) -> Array:

@@ -19,7 +19,7 @@ __all__ = ["Choices", "Verdict", "check_dates", "columns_of", "decided", "judge"
 
 MAX_RAW = 2000  # most raw features of all columns of texts together
 MIN_TEXTS = 16  # of a column of texts, however many there are
-MOSTLY = 0.99  # share of values that decides on the kind; the others count as missing
+MIN_SHARE = 0.99  # share of values that decides on the kind; the others count as missing
 _BEGINNING = r"^\s*(?:[-+.$€£¥\d]|(?i:inf))"  # of numbers and recognised dates
 _PARTS = ("years?|yr", "months?|mnth|mon", "days?|dom", "hours?|hr")  # of a date in columns
 
@@ -162,7 +162,7 @@ def _of_texts(known: Any, name: str, choices: Choices) -> Verdict:
     texts = Verdict("text", Category(name, forced, hashed=choices.hash_columns))
     present = known.filter(compute.invert(is_mark(known)))
     likely = compute.match_substring_regex(present, _BEGINNING).true_count
-    if len(present) and likely >= MOSTLY * len(present):
+    if len(present) and likely >= MIN_SHARE * len(present):
         form = _number(present, choices.decimal_comma)
         if form:
             return Verdict("number", Number(name, forced, form))
@@ -196,9 +196,9 @@ def _number(texts: Any, decimal_comma: bool) -> str:
     commas = require("pyarrow.compute").match_substring(texts, ",")
     if commas.true_count:
         comma = count - numbers_in(texts, "comma").null_count
-        if comma >= MOSTLY * count and comma > point - decimal_comma:
+        if comma >= MIN_SHARE * count and comma > point - decimal_comma:
             return "comma"
-    return "point" if point >= MOSTLY * count else ""
+    return "point" if point >= MIN_SHARE * count else ""
 
 
 def _dated(name: str, choices: Choices, form: str) -> Verdict:

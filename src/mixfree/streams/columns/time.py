@@ -20,7 +20,7 @@ CALENDARS = ("cycles", "calendar", "weekends")
 # Periodic parts of a date, with their period in days and number of harmonics.
 PARTS = {"hour": (1, 2), "weekday": (7, 2), "season": (365, 1)}
 TREND = 2 * 365  # days from which a trend can be told from the season
-WHOLE = 0.95  # share of a period to be covered: the times of a day end before the next day
+MIN_COVERED = 0.95  # share of a period to be covered: the times of a day end before the next day
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 SATURDAY = 5
 ROWS_PER_FEATURE = 10  # least rows per feature of a calendar
@@ -236,9 +236,9 @@ class Time(Column):
             return ["hour"] * (self.time == "cyclic" or varies["hour"])
         if self.time == "cyclic":
             return [*PARTS]
-        long = {part: self.days >= WHOLE * length for part, (length, _) in PARTS.items()}
+        long = {part: self.days >= MIN_COVERED * length for part, (length, _) in PARTS.items()}
         found = [part for part in PARTS if long[part] and varies[part]]
-        return found + ["days"] * (self.days >= WHOLE * TREND)
+        return found + ["days"] * (self.days >= MIN_COVERED * TREND)
 
     def calendars(self, rows: int) -> list[str]:
         """Return the ways in which hours and weekdays can be used, the simplest first."""
@@ -264,7 +264,11 @@ class Time(Column):
             parts = ["days"]
         if not parts:
             short = "too short for hour, weekday or season"
-            lacks = short if self.days < WHOLE else "without an hour, weekday or season that varies"
+            lacks = (
+                short
+                if self.days < MIN_COVERED
+                else "without an hour, weekday or season that varies"
+            )
             why = f"a date: rows cover {span_of(self.days)}, {lacks}; `time='linear'` uses it as a "
             return Use([], [], why + "number, `time='cyclic'` uses all")
         features = list[Feature]()
@@ -320,10 +324,10 @@ class Time(Column):
         if self.is_clock or self.time not in ("auto", "calendar"):
             return note
         note += f": rows cover {span_of(self.days)}"
-        short = [part for part, (length, _) in PARTS.items() if self.days < WHOLE * length]
+        short = [part for part, (length, _) in PARTS.items() if self.days < MIN_COVERED * length]
         if short:
             note += f", too short for {' and '.join(short)}"
-        elif "season" in parts and self.days < WHOLE * TREND:
+        elif "season" in parts and self.days < MIN_COVERED * TREND:
             note += ", so that season and trend cannot be told apart"
         return note
 

@@ -9,7 +9,7 @@ import numpy as np
 from mixfree.base.extras import require
 from mixfree.base.terminal import literal
 from mixfree.linear.losses import Loss
-from mixfree.streams.columns.category import LONGEST, Category
+from mixfree.streams.columns.category import MAX_CHARACTERS, Category
 from mixfree.streams.columns.column import Boolean, Column, Number
 from mixfree.streams.columns.encoder import Encoder
 from mixfree.streams.columns.kinds import Choices, Verdict, columns_of, judge, matching
@@ -24,9 +24,9 @@ __all__ = ["FIRST_ROWS", "FirstLook", "first_look", "rows_to_look_at"]
 
 FIRST_ROWS = 10_000  # rows of the first look, but fewer of a wide stream
 CELLS = 1 << 21  # most values of the first look
-FEW_CLASSES = 5  # most different whole numbers that are taken for classes
-PER_CLASS = 5  # least rows per such class, on average
-MOST_CLASSES = 50  # most classes that a target may have unless they are given
+MAX_NUMBERED_CLASSES = 5  # most different whole numbers that are taken for classes
+MIN_ROWS_PER_CLASS = 5  # least rows per such class, on average
+MAX_CLASSES = 50  # most classes that a target may have unless they are given
 
 
 @dataclass(frozen=True)
@@ -179,11 +179,11 @@ def _table(first: Sequence[Piece]) -> dict[str, Any]:
     return found
 
 
-def _in_utf8(first: Sequence[Piece], judged: Any) -> Any:
-    """Call ``judged``; raise ValueError with the name of a column that is not in UTF-8."""
+def _in_utf8(first: Sequence[Piece], parse: Any) -> Any:
+    """Call ``parse``; raise ValueError with the name of a column that is not in UTF-8."""
     pyarrow = require("pyarrow")
     try:
-        return judged()
+        return parse()
     except (UnicodeDecodeError, pyarrow.ArrowInvalid) as error:
         for piece in first:
             for name, values in zip(piece.batch.schema.names, piece.batch.columns, strict=True):
@@ -217,8 +217,8 @@ def _loss(
                     "`loss='squared'` predicts a number"
                 )
             elif (
-                len(different) <= min(MOST_CLASSES, rows / PER_CLASS)
-                and rows > MOST_CLASSES
+                len(different) <= min(MAX_CLASSES, rows / MIN_ROWS_PER_CLASS)
+                and rows > MAX_CLASSES
                 and all(map(_whole, different))
             ):
                 notes.append(
@@ -252,18 +252,18 @@ def _classes(
             f"the target {name!r} has {found} in the first {FIRST_ROWS:,} rows; "
             "give all classes as `classes`"
         )
-    if len(different) > MOST_CLASSES:
+    if len(different) > MAX_CLASSES:
         examples = ", ".join(repr(text[:20]) for text in different[:3])
         raise ValueError(
             f"the target {name!r} has {len(different):,} classes in the first {rows:,} rows, such "
-            f"as {examples}: for a number give `loss='squared'`; more than {MOST_CLASSES} classes "
+            f"as {examples}: for a number give `loss='squared'`; more than {MAX_CLASSES} classes "
             "must be given as `classes`"
         )
     longest = max(different, key=len)
-    if len(longest) > LONGEST:
+    if len(longest) > MAX_CHARACTERS:
         raise ValueError(
             f"the target {name!r} has a class of {len(longest):,} characters, {longest[:20]!r}…, "
-            f"more than {LONGEST}: give another column as `target`"
+            f"more than {MAX_CHARACTERS}: give another column as `target`"
         )
     return list(different)
 
@@ -291,7 +291,9 @@ def _sorted(texts: Sequence[str], column: Column | None) -> list[str]:
 
 def _few_classes(different: Sequence[str], known: int) -> bool:
     """Whether numbers are classes: two values, or a few whole numbers, each often repeated."""
-    if not 2 <= len(different) <= FEW_CLASSES or known < PER_CLASS * len(different):
+    if not 2 <= len(different) <= MAX_NUMBERED_CLASSES or known < MIN_ROWS_PER_CLASS * len(
+        different
+    ):
         return False
     return len(different) == 2 or all(map(_whole, different))
 

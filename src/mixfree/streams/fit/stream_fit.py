@@ -40,7 +40,7 @@ __all__ = ["Model", "StreamFit"]
 KIND = "stream fit"
 CELLS = 1 << 21  # most values of a matrix of features, to bound the memory
 REDECIDED = 4  # growth of a stream after which test-then-train decides on calendars again
-FEW = 64  # rows that a fit with forgetting predicts at a time, but more for many features
+MIN_PREDICTED = 64  # rows that a fit with forgetting predicts at a time, but more for many features
 
 
 class Model(NamedTuple):
@@ -194,7 +194,7 @@ class StreamFit(EncodedFit):
             self._learn_part(part)
 
     def _parts(self, piece: Piece) -> Iterator[Piece]:
-        step = max(FEW, CELLS // max(self.encoder.width, 1))
+        step = max(MIN_PREDICTED, CELLS // max(self.encoder.width, 1))
         for begin in range(0, piece.batch.num_rows, step):
             yield piece.slice(begin, step)
 
@@ -387,7 +387,7 @@ class StreamFit(EncodedFit):
             # stream, up to 1/64 of its length.
             return rows + CHUNK * (1 << max((rows // (64 * CHUNK)).bit_length() - 1, 0))
         if getattr(self.learner, "forgetting", None) is not None:
-            return rows + max(FEW, 4 * self.learner.columns)
+            return rows + max(MIN_PREDICTED, 4 * self.learner.columns)
         # Solving for the weights costs more than learning 1,000 rows.
         growth = 3 / 2 if rows < ALL_PREDICTED else 2
         return max(math.ceil(growth * rows / CHUNK), 1) * CHUNK

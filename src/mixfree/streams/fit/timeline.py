@@ -25,11 +25,11 @@ __all__ = [
 ]
 
 CHUNK = 1000  # rows predicted at a time before they are learnt, and rows of the shortest bins
-MOST = 512  # most bins; beyond, neighbours are merged
+MAX_BINS = 512  # most bins; beyond, neighbours are merged
 ALL_PREDICTED = 1 << 17  # rows of a stream that are all predicted; then half of every doubling
 WINDOW = 64  # successive rows that are predicted or not together
 CELLS = 4096  # cells of the histogram of scores
-LARGEST = 1e140  # bound on predictions, so that sums of squares stay finite
+MAX_PREDICTION = 1e140  # bound on predictions, so that sums of squares stay finite
 UNKNOWN = np.iinfo(np.int64).min  # NaT as an integer
 _DRAWS = key(0, TESTED)
 # Sums of a bin: over all rows, and over the predicted rows with their weights.
@@ -156,7 +156,7 @@ class Timeline(State):
         bins, (rows, _, tested, _) = len(self.sums), self.sums[:, :4].T
         whole = (rows == np.floor(rows)).all() and (tested >= 0.0).all() and (tested <= rows).all()
         counted = whole and rows.sum() == self.rows and min(self.until, self.per_bin - 1) >= 0
-        if not (bins == len(self.ranges) == len(self.times) <= MOST and counted):
+        if not (bins == len(self.ranges) == len(self.times) <= MAX_BINS and counted):
             raise ValueError(f"state of the {what} is invalid: {bins} bins of {self.rows} rows")
 
     @property
@@ -349,14 +349,14 @@ class Timeline(State):
         for name in ("sums", "ranges", "times"):
             both = np.concatenate([getattr(self, name), getattr(theirs, name)])
             setattr(self, name, both)
-        while len(self.sums) > MOST:
+        while len(self.sums) > MAX_BINS:
             self._halve()
         for name in ("hours", "weekdays", "scores"):
             setattr(self, name, getattr(self, name) + getattr(theirs, name))
         self.rows += theirs.rows
 
     def _open_bin(self, target: float, time: Array | None) -> None:
-        if len(self.sums) == MOST:
+        if len(self.sums) == MAX_BINS:
             self._halve()
             if self.sums[-1, 0] < self.per_bin:
                 return
@@ -459,7 +459,9 @@ def _errors(found: Outcomes) -> tuple[Array, Array, Array, Array]:
 
 def _bounded(values: Array) -> Array:
     """Clip values, and replace NaN, which diverged weights predict."""
-    if not values.size or (values.min() >= -LARGEST and values.max() <= LARGEST):
+    if not values.size or (values.min() >= -MAX_PREDICTION and values.max() <= MAX_PREDICTION):
         return values
-    bounded: Array = np.clip(np.nan_to_num(values, nan=LARGEST), -LARGEST, LARGEST)
+    bounded: Array = np.clip(
+        np.nan_to_num(values, nan=MAX_PREDICTION), -MAX_PREDICTION, MAX_PREDICTION
+    )
     return bounded

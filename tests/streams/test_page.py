@@ -183,14 +183,6 @@ def test_the_command_that_reproduces_a_model_runs(tmp_path):
     assert again.used == before.used == 3000
 
 
-def test_dates_that_cannot_be_drawn_are_drawn_by_rows(tmp_path):
-    """Catches years beyond 9999, which a browser does not draw."""
-    times = pa.array(np.datetime64("9999-12-01", "us") + np.arange(3000) * np.timedelta64(1, "h"))
-    fit = fitted(tmp_path, table().append_column("when", times))
-    assert not course(fit).dated
-    assert fit.timeline.bins.times[0] == np.datetime64("9999-12-01")
-
-
 def test_a_fit_of_no_rows_has_no_page():
     """Catches an index error, and a page of nothing."""
     fit = StreamFit(FitPlan("y", "squared"), Encoder([Number("x")], Number("y")))

@@ -63,11 +63,12 @@ def predict(
     from mixfree.base.files import check_place
     from mixfree.streams import Source, StreamFit, find_files, write_predictions
     from mixfree.streams.columns.encoder import POLICIES
-    from mixfree.streams.predict import answers, beside, mark_of
+    from mixfree.streams.predict import beside, mark_of
     from mixfree.streams.read.files import STDIN
 
     files = find_files(data, format, header=not no_header)
-    if output is None and not ([file.path for file in files] == [STDIN] and answers(files[0])):
+    piped = [file.path for file in files] == [STDIN] and files[0].format in ("csv", "jsonl")
+    if output is None and not piped:
         output = beside(files[0])
     fit = StreamFit.load(model)
     if missing is not None:

@@ -22,7 +22,7 @@ from mixfree.streams.read.files import STDIN, StreamFile
 from mixfree.streams.read.source import Piece, Source
 from mixfree.streams.read.values import is_text, texts_in
 
-__all__ = ["ENDINGS", "Written", "answers", "beside", "mark_of", "write_predictions"]
+__all__ = ["ENDINGS", "Written", "beside", "mark_of", "write_predictions"]
 
 ENDINGS = (".parquet", ".csv", ".arrow")
 MARK = {b"mixfree": b"mixfree predictions"}  # metadata of Parquet and Arrow files
@@ -73,11 +73,6 @@ def write_predictions(
     opened: Any = nullcontext(output) if path is None else replacing(path)
     with opened as file, _writer(file, ending) as write:
         return _written(predictor, source, write, row_by_row=path is None)
-
-
-def answers(file: StreamFile) -> bool:
-    """Whether rows from standard input can be answered in their own format."""
-    return file.format in ("csv", "jsonl")
 
 
 def beside(file: StreamFile) -> Path:

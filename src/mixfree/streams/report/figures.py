@@ -30,8 +30,6 @@ JUMP = 1.5  # least ratio of errors at a jump
 UNUSUAL = 4.0  # least size of a jump, in typical changes from bin to bin
 MOST_JUMPS = 5  # most jumps reported
 EFFECTS = 30  # most features in the figure of the weights
-# Dates beyond are drawn by their rows: most software has only years from 1 to 9999.
-DATES = np.datetime64("1000-01-01"), np.datetime64("9000-01-01")
 LONGEST = 80  # most characters of a name in the text
 DRAWN = 28  # most characters of a name in a figure, which must fit on a phone
 # Legible on white and on black, and distinguishable for colour-blind readers.
@@ -98,8 +96,8 @@ class Course(NamedTuple):
 def course(fit: StreamFit) -> Course:
     """Return the course of a stream for plotting."""
     bins, classes, target = fit.timeline.bins, fit.encoder.classes, fit.encoder.target
-    known = (bins.times >= DATES[0]) & (bins.times <= DATES[1])  # false for NaT
-    dated = bool(known.all() and (np.diff(bins.times.astype(np.int64)) > 0).all())
+    grows = (np.diff(bins.times) > np.timedelta64(0)).all()
+    dated = bool(grows and not np.isnat(bins.times).any())
     x = bins.times.astype(np.int64) / 1000.0 if dated else bins.ends - bins.rows + 1.0
     of, error, name = f"probability of the actual {target}", bins.loss, "log loss"
     low = high = bins.target  # classes have no range

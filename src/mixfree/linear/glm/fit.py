@@ -250,7 +250,8 @@ class GlmFit(State):
 
     def column_sums(self) -> Array:
         """Return the weighted sum of each column over all rows."""
-        return self._blocks.column_sums(self._total or Sums.nothing(self.settings.columns, 0))
+        total = Sums.nothing(self.settings.columns, 0) if self.complete else self._sums.total
+        return self._blocks.column_sums(total)
 
     @property
     def _total(self) -> Sums | None:

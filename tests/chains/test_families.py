@@ -26,25 +26,6 @@ def test_states_are_the_nodes_and_weights_count():
         random_walk(graph).mixing_time()
 
 
-def test_cycles_are_rings():
-    assert np.allclose(
-        cycle(4).P, [[0, 0.5, 0, 0.5], [0.5, 0, 0.5, 0], [0, 0.5, 0, 0.5], [0.5, 0, 0.5, 0]]
-    )
-    assert np.allclose(np.diag(cycle(4, lazy=True).P), 0.5)
-    # Eigenvalues of a ring are cosines.
-    assert np.allclose(np.sort(cycle(9).eigenvalues), np.sort(np.cos(2 * np.pi * np.arange(9) / 9)))
-
-
-def test_the_reversed_streak_is_the_appendix_chain():
-    n = 6
-    mu = winning_streak(n).stationary
-    P = np.zeros((n, n))
-    P[0] = mu
-    P[np.arange(1, n - 1), np.arange(n - 2)] = 1
-    P[n - 1, n - 1] = P[n - 1, n - 2] = 0.5
-    assert np.allclose(winning_streak(n).reversal().P, P)
-
-
 def test_random_chains_come_from_their_seed():
     assert np.array_equal(random_chain(5, seed=1).P, random_chain(5, seed=1).P)
     assert not np.array_equal(random_chain(5, seed=1).P, random_chain(5, seed=2).P)

@@ -68,6 +68,9 @@ def test_one_by_one_in_pieces_and_saved_at_any_transition_give_the_same_bits(opt
             assert pieces.value(0) == single.value(0)
     for way in (single, pieces):
         np.testing.assert_array_equal(way.theta, whole.theta)
+        if "half_life" not in options:
+            errors = (each.engine.without_ridge().errors(phi) for each in (way, whole))
+            np.testing.assert_array_equal(*errors)
     for cut in [0, 1, 300, *(np.flatnonzero(path[3])[:3] + 1)]:
         head, tail = (TDLearner(phi, GAMMA, **options) for _ in range(2))
         for transition in zip(*(part[:cut] for part in path), strict=True):
@@ -109,13 +112,10 @@ def test_states_of_others_are_refused():
 )
 def test_least_squares_is_the_default_where_it_fits(size, options, method):
     assert TDLearner(lambda s: np.zeros(size), GAMMA, size=size, **options).method == method
-
-
-def test_least_squares_is_the_default_for_many_sparse_features():
-    found = TDLearner(scipy.sparse.eye_array(1500), GAMMA)
-    assert found.method == "lstd"
+    many = TDLearner(scipy.sparse.eye_array(1500), GAMMA)
+    assert many.method == "lstd"
     with pytest.raises(AttributeError, match="lstd has no optimiser"):
-        _ = found.optimizer
+        _ = many.optimizer
 
 
 @pytest.mark.parametrize(

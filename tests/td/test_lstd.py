@@ -79,50 +79,27 @@ def test_a_half_life_forgets():
         np.testing.assert_allclose(found.theta, wanted, atol=1e-4 if half_life else 0.3)
 
 
-@pytest.mark.parametrize(
-    ("kind", "options"),
-    [
-        (LSTD, {}),
-        (LSTD, {"lam": 0.7}),
-        (LSTD, {"lam": 0.7, "half_life": 100.0}),
-        (SparseLSTD, {}),
-        (SparseLSTD, {"lam": 0.8}),
-    ],
-)
-def test_any_chunking_and_saving_at_any_row_gives_the_same_bits(kind, options):
-    parts = walk(6000)
-    whole = learnt(kind, parts, **options)
-    others = [learnt(kind, parts, (1, 7, 300, 301, *range(990, 6000, 77)), **options)]
-    for cut in (0, 100, 3333):
-        head = learnt(kind, [part[:cut] for part in parts], **options)
-        found = kind(STATES, 0.9, **options)
-        found.load_state_dict(head.state_dict())
-        found.add(*(part[cut:] for part in parts))
-        others.append(found)
-    for other in others:
-        np.testing.assert_array_equal(other.theta, whole.theta)
-        if "half_life" not in options:
-            np.testing.assert_array_equal(
-                other.errors(np.eye(STATES)), whole.errors(np.eye(STATES))
-            )
-
-
+@pytest.mark.parametrize("kind", [SparseLSTD, LSTD])
 @pytest.mark.parametrize(
     "spoil, message",
     [
         (lambda x, r, n, t: (x[:, :3], r, n, t), "rows must have shape"),
         (lambda x, r, n, t: (x, r[:-1], n, t), "rewards must have shape"),
-        (lambda x, r, n, t: (x, r, n, t[:4]), "terminated must have shape"),
+        (lambda x, r, n, t: (x, r, n, t[:2]), "terminated must have shape"),
         (lambda x, r, n, t: (x * np.where(x == x.max(), np.nan, 1.0), r, n, t), "rows must be fin"),
         (lambda x, r, n, t: (x, np.where(r == r.max(), np.inf, r), n, t), "rewards must be finite"),
+        (lambda x, r, n, t: (1e76 * x, r, n, t), r"rows must be finite and at most 1e\+75"),
+        (lambda x, r, n, t: (x, 1e76 * r, n, t), r"rewards must be finite and at most 1e\+75"),
+        (lambda x, r, n, t: (x, r, 1e76 * n, t), r"rows must be finite and at most 1e\+75"),
     ],
 )
-def test_what_is_wrong_is_refused_and_nothing_has_changed(spoil, message):
-    parts = walk(5000)
-    found = learnt(LSTD, parts, lam=0.5)
+def test_what_is_wrong_is_refused_and_nothing_has_changed(spoil, message, kind):
+    """Catches pending transitions that every later call refuses, or sums that become infinite."""
+    parts = walk(600)
+    found = learnt(kind, parts, lam=0.5)
     before = found.copy()
     with pytest.raises(ValueError, match=message):
-        found.add(*spoil(*parts))
+        found.add(*spoil(*(part[:3] for part in parts[:3]), np.zeros(3, bool)))
     assert_same_bits(found.plain(), before.plain())
 
 
@@ -188,21 +165,6 @@ def test_a_trace_ends_between_calls_where_the_trajectory_goes_on_elsewhere(cut, 
     assert np.abs(broken.theta - going_on.theta).max() > 1e-4
 
 
-@pytest.mark.parametrize("kind", [SparseLSTD, LSTD])
-@pytest.mark.parametrize("place", [0, 1, 2], ids=["rows", "rewards", "next rows"])
-def test_values_whose_products_overflow_are_refused_before_they_are_stored(place, kind):
-    """Catches pending transitions that every later call refuses, or sums that become infinite."""
-    parts = walk(600)
-    found = learnt(kind, parts)
-    before = found.theta
-    few = [part[:3] for part in parts[:3]]
-    few[place] = 1e76 * few[place]
-    with pytest.raises(ValueError, match=r"(rows|rewards) must be finite and at most 1e\+75"):
-        found.add(*few, np.zeros(3, bool))
-    assert found.samples == 600
-    np.testing.assert_array_equal(found.theta, before)
-
-
 @pytest.mark.parametrize("limit", ["MAX_ENTRIES", "MAX_PRODUCTS"])
 def test_sums_that_fill_are_refused_and_nothing_has_changed(monkeypatch, limit):
     parts = walk(1000)
@@ -212,24 +174,12 @@ def test_sums_that_fill_are_refused_and_nothing_has_changed(monkeypatch, limit):
         patched.setattr(lstd, limit, 1)
         with pytest.raises(ValueError, match=r"products of features.*'ladder'"):
             found.add(*(part[700:] for part in parts[:4]))
-    wrong = parts[0].copy()
-    wrong[3, 3] = np.nan
-    with pytest.raises(ValueError, match="rows must be finite"):
-        found.add(wrong, *parts[1:4])
     assert found.samples == 700
     np.testing.assert_array_equal(found.theta, before)
 
 
-def test_a_wrong_state_is_refused():
-    found = learnt(SparseLSTD, walk(500))
-    state = found.plain()
-    state["closed"][0]["indices"][0] = STATES + 7
-    with pytest.raises(ValueError, match="indices"):
-        found.restored(state, "lstd")
-
-
 @pytest.mark.parametrize("kind", [SparseLSTD, LSTD])
-def test_a_state_with_too_many_batches_and_a_wrong_level_are_refused(kind):
+def test_wrong_states_and_a_wrong_level_are_refused(kind):
     """Catches batches that are never joined because their number has passed the limit."""
     found = learnt(kind, walk(500))
     state, before = found.plain(), found.theta
@@ -237,6 +187,11 @@ def test_a_state_with_too_many_batches_and_a_wrong_level_are_refused(kind):
     with pytest.raises(ValueError, match=r"must have fewer than \d+ batches, not 64"):
         found.restored(state, "lstd")
     np.testing.assert_array_equal(found.theta, before)
+    if kind is SparseLSTD:
+        state = found.plain()
+        state["closed"][0]["indices"][0] = STATES + 7
+        with pytest.raises(ValueError, match="indices"):
+            found.restored(state, "lstd")
     for level in (0.0, 1.0, 95):
         with pytest.raises(ValueError, match=f"level must be between 0 and 1, not {level}"):
             found.errors(np.eye(STATES), level)

@@ -143,16 +143,3 @@ def test_a_whole_evaluation_without_dense_rows():
     np.testing.assert_array_equal(
         found.batches_met(states), plain.certificate.batches_met(dense(states))
     )
-
-
-def test_traces_over_sparse_rows_end_where_those_over_dense_rows_do():
-    """Of 300 states, with cuts: rows compared wrongly would carry traces over them."""
-    rng = np.random.default_rng(1)
-    path = np.cumsum(rng.integers(0, 3, 5001)) % 300
-    after = np.where(rng.random(5000) < 0.1, (path[1:] + 7) % 300, path[1:])
-    steps = path[:-1], rng.normal(size=5000), after, rng.random(5000) < 0.02
-    dense = TDLearner(np.eye(300), GAMMA, lam=0.7)
-    found = TDLearner(sparse.eye_array(1500), GAMMA, method="lstd", lam=0.7)
-    for each in (dense, found):
-        each.update_many(*steps)
-    np.testing.assert_allclose(found.theta[:300], dense.theta, rtol=1e-8, atol=1e-8)

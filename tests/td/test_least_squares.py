@@ -55,7 +55,7 @@ def test_no_trace_goes_over_the_end_of_an_episode_or_a_cut(lam, way):
         assert np.abs(by_hand(phi, goes_on, lam, 0.01) - wanted).max() > 0.01
 
 
-@pytest.mark.parametrize("options", [{}, {"lam": 0.7}, {"lam": 0.7, "half_life": 50.0}])
+@pytest.mark.parametrize("options", [{}, {"lam": 0.7}, {"lam": 0.7, "half_life": 50.0, "l2": 0.01}])
 def test_one_by_one_in_pieces_and_saved_at_any_transition_give_the_same_bits(options):
     phi, path = features(), random_path()
     whole = TDLearner(phi, GAMMA, **options)

@@ -164,7 +164,7 @@ class Method(Optimizer):
                 has = f"its options are {', '.join(allowed)}" if allowed else "it has no options"
                 raise OptionError(f"{cls.name} does not take `{name}`: {has}")
         for name in cls.required:
-            if options.get(name) is None:
+            if options.get(name) is None and allowed[name].default is inspect.Parameter.empty:
                 known = "to know the mixing time: give " if name == "mixing_time" else ""
                 raise OptionError(f"{cls.name} needs {known}`{name}`")
 

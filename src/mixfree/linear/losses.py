@@ -102,10 +102,6 @@ class Squared(Family):
         """r."""
         return prediction - target
 
-    def curvature(self, prediction: Any, target: Any) -> Any:
-        """Return 1."""
-        return np.ones_like(prediction)
-
     def best_constant(self, targets: Array, weights: Array | None = None) -> Array:
         """Return the mean."""
         return np.array([[np.average(targets, weights=weights)]])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.intervals import best_weights, sandwich_errors, stream
-from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares
+from mixfree.linear.exact.batch_means import BlockSquares
 from mixfree.linear.glm.control_variates import ControlVariates
 from mixfree.linear.glm.fit import GlmFit
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax
@@ -225,14 +225,6 @@ def test_blocks_of_rows_are_the_same_however_the_rows_are_cut():
         squares.interrupt()
         squares.add(scores[:1])  # has no neighbour
         assert [level.blocks for level in squares.levels[:2]] == [1001, 500]
-
-
-def test_neighbouring_batches_count(monkeypatch):
-    """The test of coverage above can fail: without what crosses the borders errors are smaller."""
-    x, y = stream("logit", 2000, 0.95, 7)
-    wide = inferred(Logistic(), x, y).bse
-    monkeypatch.setattr(BatchMeans, "_shared", 1.0)
-    assert (inferred(Logistic(), x, y).bse < 0.95 * wide).all()
 
 
 def test_what_the_sums_do_not_explain_is_the_mean_over_the_kept_rows():

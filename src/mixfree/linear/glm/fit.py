@@ -151,11 +151,6 @@ class GlmFit(State):
         return self.settings.columns, FUNCTIONS * self._shape[0]
 
     @property
-    def kept(self) -> int:
-        """Number of rows that are stored."""
-        return self._blocks.filled + self._sample.filled
-
-    @property
     def complete(self) -> bool:
         """Whether all rows are stored, so that the fit is exactly that to all rows."""
         return self._sums.rows == 0

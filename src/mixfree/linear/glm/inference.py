@@ -85,17 +85,17 @@ class GlmInference(BatchMeans):
     @cached_property
     def _changes(self) -> Array:
         lost = int(np.isfinite(self._size).sum()) + self._problem.rows.settings.intercept
+        pull = (self._point.objective.penalty * self._point.theta)[None]  # of a ridge, towards 0
+        pull = -self._point.solve(pull if self._problem.ridge else pull[:0])
         rows = self._by_row
         if rows is not None:  # any factor of the covariance does, and this one is short
             short = np.asarray(np.linalg.qr(rows.reshape(len(rows), -1), mode="r"))
             factor = math.sqrt(self._rows / max(self._rows - lost, 1))
-            return factor * short.reshape(-1, *rows.shape[1:])
+            return np.concatenate([factor * short.reshape(-1, *rows.shape[1:]), pull])
         covered = float(self._sums_of_batches[1].sum())
         factor = math.sqrt(self._spread_factor(covered, lost))
-        pulls = [factor * self._scores, self._sampling_errors]
-        if self._problem.ridge:  # which draws weights towards 0
-            pulls.append((self._point.objective.penalty * self._point.theta)[None])
-        return -self._point.solve(np.concatenate(pulls))
+        scores = np.concatenate([factor * self._scores, self._sampling_errors])
+        return np.concatenate([-self._point.solve(scores), pull])
 
     @cached_property
     def _by_row(self) -> Array | None:

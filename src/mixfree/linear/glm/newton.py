@@ -55,24 +55,12 @@ class Correction(NamedTuple):
 
 @dataclass(eq=False)
 class Objective:
-    """The loss of the stream per unit of weight, as a function of standardised weights.
-
-    Parameters
-    ----------
-    rows
-        The rows.
-    penalty
-        Ridge per standardised column, 0 for the intercept.
-    loss
-        The loss.
-    correction
-        The part of the sums, if they correct the loss.
-    """
+    """The loss of the stream per unit of weight, as a function of standardised weights."""
 
     rows: Rows
-    penalty: Array
+    penalty: Array  # ridge per standardised column, 0 for the intercept
     loss: Family
-    correction: Correction | None = None
+    correction: Correction | None = None  # by the sums, if they are known
     inverse_factors: Array | None = field(default=None, init=False)  # of a Hessian met before
 
     def at(self, theta: Array) -> "Point":

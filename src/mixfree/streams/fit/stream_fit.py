@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import mixfree
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import MAX_VALUE, Array
 from mixfree.base.checks import shown
 from mixfree.base.state import State, check_room, loading
 from mixfree.base.terminal import interrupts_wait
@@ -20,7 +20,6 @@ from mixfree.streams.columns.design import Design
 from mixfree.streams.columns.encoder import Encoded, Encoder
 from mixfree.streams.columns.time import CALENDARS
 from mixfree.streams.fit import model_file
-from mixfree.streams.fit.encoded_fit import EncodedFit
 from mixfree.streams.fit.look import FirstLook, first_look
 from mixfree.streams.fit.plan import FitPlan
 from mixfree.streams.fit.reservoir import Reservoir
@@ -78,7 +77,7 @@ class _Record(State):
             raise ValueError(f"state of the {what} does not fit: {shown(texts)}")
 
 
-class StreamFit(EncodedFit):
+class StreamFit:
     """A learner, the encoder of its features, and the record of the rows it has learnt from.
 
     Parameters
@@ -181,22 +180,21 @@ class StreamFit(EncodedFit):
     def model(self) -> Model:
         """The model of all rows so far."""
         if self._model is None or self._model[0] != self.used:
-            design, learner = self._decide()
+            design, learner = self._design(self._best_calendar()), self.learner
             rows = self.reservoir.rows
-            if self._growing is not None:
+            if (growing := self._growing) is not None:
+                learner = self._mapped(growing, design)
                 rows = np.ascontiguousarray(rows @ design.matrix[: rows.shape[1]])
             self._model = self.used, Model(design, learner, rows, self.reservoir.targets)
         return self._model[1]
 
     def learn(self, piece: Piece) -> None:
         """Learn from one batch, encoded in parts of at most ``CELLS`` values."""
-        for part in self._parts(piece):
-            self._learn_part(part)
-
-    def _parts(self, piece: Piece) -> Iterator[Piece]:
-        step = max(MIN_PREDICTED, CELLS // max(self.encoder.width, 1))
-        for begin in range(0, piece.batch.num_rows, step):
-            yield piece.slice(begin, step)
+        begin = 0
+        while begin < piece.batch.num_rows:
+            step = max(MIN_PREDICTED, CELLS // max(self.encoder.width, 1))
+            self._learn_part(piece.slice(begin, step))
+            begin += step
 
     def _learn_part(self, piece: Piece) -> None:
         for found in self.encoder.encode(piece):
@@ -216,7 +214,6 @@ class StreamFit(EncodedFit):
                 begin = end
             if count:
                 self.varied |= bool((found.targets != self.reservoir.targets[0]).any())
-        self._follow_changes()
         self.read_record.add(piece)
 
     def _widen(self, found: Encoded, begin: int) -> None:
@@ -225,13 +222,20 @@ class StreamFit(EncodedFit):
             new = {place: column for place, (column, row) in found.new.items() if row >= begin}
             self.timeline.widen(found.rows.shape[1], new)
 
-    def _follow_changes(self) -> Any:
+    def _grow(self, columns: int) -> None:
+        self.encoder.grow(columns)
+        if isinstance(self.learner, ExactLearner):
+            self.learner.grow(columns)
+
+    def _follow_changes(self) -> None:
         """Replace raw features as the encoder has done."""
-        change = super()._follow_changes()
-        if change is not None:
-            self.reservoir = self.reservoir.mapped(change)
+        change, self.encoder.change = self.encoder.change, None
+        if change is not None and isinstance(self.learner, ExactLearner):
+            self.learner, self.reservoir = (
+                self.learner.mapped(change),
+                self.reservoir.mapped(change),
+            )
             self.timeline.until = self.timeline.rows  # the weights are for other columns
-        return change
 
     def merge(self, other: "StreamFit") -> None:
         """Add a fit with the same plan to the rows that follow.
@@ -357,6 +361,50 @@ class StreamFit(EncodedFit):
             raise ValueError(f"{path} contains a {shown(content.get('kind'))}, not a {KIND!r}")
         return cls.from_state(content)
 
+    @property
+    def _growing(self) -> ExactLearner | None:
+        """The learner, if all rows decide on the features."""
+        learner = self.learner
+        return learner if self.encoder.growing and isinstance(learner, ExactLearner) else None
+
+    @staticmethod
+    def _mapped(learner: ExactLearner, design: Design) -> ExactLearner:
+        """Return the learner of the features: itself, if these are the raw ones."""
+        return learner if design.is_identity else learner.mapped(design.matrix)
+
+    def _design(self, calendar: str) -> Design:
+        """Return the features as far as rows have shown them."""
+        return self.encoder.design(calendar, self._raw_sums())
+
+    def _raw_sums(self) -> Array:
+        """Return the sums of raw features: the learner's, but the encoder's if rows had weights."""
+        sums, growing = self.encoder.sums, self._growing
+        return sums if growing is None or sums.any() else growing.column_sums()
+
+    def _best_calendar(self) -> str:
+        r"""Return how hours and weekdays are expected to predict best, by Akaike's criterion.
+
+        .. math:: 2 n \bar\ell + 2 k
+
+        with the mean loss :math:`\bar\ell` (for the squared loss, half the logarithm of the mean
+        squared error) and k weights, and not rows but the days that they cover as n, since the rows
+        of a day are alike. So the choice does not depend on the order of the rows.
+        """
+        time, learner, rows = self.encoder.times, self._growing, self.encoder.rows
+        ways = CALENDARS[:1] if time is None or learner is None else time.calendars(rows)
+        if time is None or learner is None or len(ways) < 2:
+            return ways[0]
+        days = max(min(time.days, rows), 1.0)
+        matrices = [self._design(way).matrix for way in ways]
+        if (found := learner.solved(matrices)) is not None:
+            losses = [0.5 * math.log(max(error, 1e-300)) for _, error in found]
+        else:
+            models = [learner.mapped(each).mean_losses() for each in matrices]
+            losses = [math.inf if each is None else each[0] for each in models]
+        weights = [learner.loss.outputs * each.shape[1] for each in matrices]
+        criteria = [2.0 * (days * a + k) for a, k in zip(losses, weights, strict=True)]
+        return ways[int(np.argmin(criteria))]
+
     def _renew(self) -> bool:
         """Update the predicting weights if due; return whether they were."""
         course = self.timeline
@@ -405,7 +453,11 @@ class StreamFit(EncodedFit):
             some = targets[chosen[0]]
             predicted = course.predict(loss, rows[chosen[0]], some)
             constant = compare_constant(loss, course.constant, some)
-        self._advance(piece, rows, targets, weights)
+        try:
+            self.learner.advance(rows, targets, weights)
+        except ValueError:
+            self.encoder.check_sizes(piece, MAX_VALUE)
+            raise
         times = found.times[begin:end]
         course.add(actual_of(targets, loss), predicted, times, constant, chosen)
         self.reservoir.add(rows, targets)

@@ -49,15 +49,6 @@ def test_the_bootstrap_keeps_pairs_together_and_covers():
     assert held >= 86  # 95 expected; 92 in small samples; 86 is two standard errors below that
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "verdict"),
-    [(0.1, 0.9, True), (0.1, 1.1, None), (1.1, 1.9, False), (-math.inf, math.inf, None),
-     (math.nan, math.nan, None)],
-)  # fmt: skip
-def test_an_interval_says_what_it_can(low, high, verdict):
-    assert Interval(0.5 * (low + high), low, high).below(1.0) is verdict
-
-
 def heavy(seeds, in_x, worst=1.0):
     """Errors x^in_x in all seeds but the first, whose are ``worst`` at every x."""
     return [

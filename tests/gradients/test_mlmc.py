@@ -22,21 +22,14 @@ def running_sum(law, gradients, length):
 
 
 @pytest.mark.parametrize("levels", [1, 5, 12])
-def test_probability_times_coefficient_is_one_at_each_level(levels):
-    law = mf.MLMC(levels=levels)
-    np.testing.assert_allclose(law.probabilities * law.coefficients, 1.0, rtol=1e-12)
-    np.testing.assert_allclose(law.probabilities.sum(), 1.0, rtol=1e-12)
-    expected = np.sum(law.probabilities * 2.0**law.support)
-    np.testing.assert_allclose(law.expected_samples, expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("levels", [1, 5, 12])
-def test_paper_weights_are_too_large_by_the_truncated_mass(levels):
-    law = mf.MLMC(levels=levels, weights="paper")
-    np.testing.assert_allclose(law.coefficients, 2.0**law.support)
-    np.testing.assert_allclose(
-        law.probabilities * law.coefficients, 1 / (1 - 2.0**-levels), rtol=1e-12
-    )
+def test_coefficients_undo_the_probabilities_and_the_papers_are_too_large(levels):
+    """The paper's by the truncated mass."""
+    for weights, product in (("exact", 1.0), ("paper", 1.0 / (1.0 - 2.0**-levels))):
+        law = mf.MLMC(levels, weights)
+        np.testing.assert_allclose(law.probabilities * law.coefficients, product, rtol=1e-12)
+        np.testing.assert_allclose(law.probabilities.sum(), 1.0, rtol=1e-12)
+        expected = np.sum(law.probabilities * 2.0**law.support)
+        np.testing.assert_allclose(law.expected_samples, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("law", [mf.MLMC(5), mf.MLMC(5, "paper"), mf.MLMC(None, horizon=40)])
@@ -117,15 +110,10 @@ def test_the_drawn_levels_have_their_probabilities(levels):
     assert result.pvalue > 1e-3 if largest > 1 else counts[0] == draws, result
 
 
-def test_consecutive_levels_are_independent():
-    zeros = np.minimum(_zeros(mf.MLMC(seed=7).key, 1_000_000), 5)
-    table = np.zeros((6, 6))
-    np.add.at(table, (zeros[:-1], zeros[1:]), 1)
-    assert stats.chi2_contingency(table).pvalue > 1e-3
-    other = np.minimum(_zeros(mf.MLMC(seed=8).key, 1_000_000), 5)
-    table = np.zeros((6, 6))
-    np.add.at(table, (zeros, other), 1)
-    assert stats.chi2_contingency(table).pvalue > 1e-3
+def test_levels_of_other_steps_and_of_other_seeds_are_independent():
+    one, other = (np.minimum(_zeros(mf.MLMC(seed=seed).key, 1_000_000), 5) for seed in (7, 8))
+    for pair in ((one[:-1], one[1:]), (one, other)):
+        assert stats.chi2_contingency(stats.contingency.crosstab(*pair).count).pvalue > 1e-3
 
 
 def _zeros(key, draws):

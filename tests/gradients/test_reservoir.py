@@ -59,7 +59,7 @@ def test_a_run_is_saved_between_a_sample_and_its_draws():
 
 
 def test_a_step_is_along_the_mean_of_a_sample_and_its_draws():
-    """Caught: a sum for a mean, a draw taken at another point, a step for each draw."""
+    """Caught: a sum for a mean, a draw at another point, a step for each draw, also in windows."""
     opt = remembering("sgd", draws=3)
     run(opt, stream(30))
     x, due = opt.x, []
@@ -71,13 +71,9 @@ def test_a_step_is_along_the_mean_of_a_sample_and_its_draws():
     mean = x - np.mean(due, axis=0)
     moved = x - opt.domain.diameter / np.sqrt(2.0) / np.sqrt(opt.steps) * mean
     np.testing.assert_allclose(opt.x, opt.domain.project(moved), rtol=1e-12)
-
-
-def test_windows_compose_with_memory():
-    """Caught: a window that counts draws as samples of its own."""
-    opt = start_method("minibatch", np.zeros(DIMENSION), {"batch": 4}, memory=SIZE, draws=2)
-    run(opt, stream(12))
-    assert (opt.samples, opt.steps) == (12, 3)
+    window = start_method("minibatch", np.zeros(DIMENSION), {"batch": 4}, memory=SIZE, draws=2)
+    run(window, stream(12))
+    assert (window.samples, window.steps) == (12, 3)
 
 
 def test_the_memory_has_the_seed_of_the_method():

@@ -53,23 +53,22 @@ def test_the_same_bits_however_cut():
     assert_same_bits(cut.state_dict(), whole.state_dict())
 
 
+def refused(sample, rows, targets):
+    """The kernel and the reference after both have refused the gradient of a sample."""
+    twin, reference, given = start(), start(), (rows, targets, np.zeros(0))
+    with pytest.raises(ValueError, match=f"gradient of sample {sample} is not finite"):
+        advance_linear(twin, Squared(), rows, targets)
+    with pytest.raises(ValueError, match=f"gradient of sample {sample} is not finite"):
+        _advance_by_reference(reference, Squared(), given, range(ROWS), 0.0)
+    return twin, reference
+
+
 @pytest.mark.parametrize("bad", [0, 7, 250])
 def test_a_refused_gradient_leaves_the_state_of_the_reference(bad):
     """Caught: rows after a bad one, or the bad one itself, in the memory."""
     rows, targets, _ = data()
     targets[bad] = np.inf
-    twin, reference = start(), start()
-    for opt, run in (
-        (twin, lambda opt: advance_linear(opt, Squared(), rows, targets)),
-        (
-            reference,
-            lambda opt: _advance_by_reference(
-                opt, Squared(), (rows, targets, np.zeros(0)), range(ROWS), 0.0
-            ),
-        ),
-    ):
-        with pytest.raises(ValueError, match=f"gradient of sample {bad + 1} is not finite"):
-            run(opt)
+    twin, reference = refused(bad + 1, rows, targets)
     reference._run.gradient.waiting = []  # the reference still holds it, for another attempt
     if bad:
         assert_states_close(twin.state_dict(), reference.state_dict(), 1e-9)
@@ -80,11 +79,7 @@ def test_a_sample_whose_draw_is_refused_is_kept():
     """The first row has no gradient at 0, and one beyond the limit anywhere else."""
     rows, targets, _ = data()
     rows[0], targets[0] = 1e60, 0.0
-    twin, reference = start(), start()
-    with pytest.raises(ValueError, match="gradient of sample 1 is not finite"):
-        advance_linear(twin, Squared(), rows, targets)
-    with pytest.raises(ValueError, match="gradient of sample 1 is not finite"):
-        _advance_by_reference(reference, Squared(), (rows, targets, np.zeros(0)), range(ROWS), 0.0)
+    twin, reference = refused(1, rows, targets)
     assert twin.samples == reference.samples > 1
     assert_states_close(twin.state_dict(), reference.state_dict(), 1e-9)
 

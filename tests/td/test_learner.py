@@ -27,44 +27,21 @@ def learner(features, method="mag", **options):
     return TDLearner(features, GAMMA, RADIUS, method, seed=1, **options)
 
 
-def by_hand(features, path, levels, radius):
-    """The update from whole batches, with J drawn as the library draws it."""
-    law = mf.MLMC(levels=levels, seed=1)
-    theta, squares, thetas, t = np.zeros(features.shape[1]), 0.0, [], 0
-    while t < len(path.states):
-        level = law.level(len(thetas) + 1, t)
-        batch = range(t, t + 2**level)
-        if batch.stop > len(path.states):
-            break
-        g = []
-        for i in batch:
-            ahead = 0.0 if path.terminated[i] else features[path.next_states[i]] @ theta
-            row = features[path.states[i]]
-            g.append((path.rewards[i] + GAMMA * ahead - row @ theta) * row)
-        estimate = g[0]
-        if level:
-            fine, coarse = np.mean(g, axis=0), np.mean(g[: len(g) // 2], axis=0)
-            coefficient = law.coefficients[level - 1] if levels else 2**level
-            estimate = estimate + coefficient * (fine - coarse)
-        squares += estimate @ estimate
-        thetas.append(theta)
-        theta = theta + np.sqrt(2.0) * radius / np.sqrt(squares) * estimate
-        theta = theta / max(1.0, np.linalg.norm(theta) / radius)
-        t = batch.stop
-    return theta, np.mean(thetas, axis=0)
-
-
 @pytest.mark.parametrize("levels", [3, None])
 def test_mag_is_the_equation(levels):
+    """MAG along the semi-gradients, with α = √2·R; what MAG does is tested with it."""
     mrp = process()
-    path = mrp.simulate(400, seed=2)
-    theta, average = by_hand(mrp.features, path, levels, RADIUS)
-    found = TDLearner(mrp.features, GAMMA, RADIUS, seed=1, levels=levels)
-    for transition in zip(*path, strict=True):
-        found.update(*transition)
-    np.testing.assert_allclose(found.theta, theta, rtol=1e-10)
-    np.testing.assert_allclose(found.average, average, rtol=1e-10)
-    assert found.value(2) == pytest.approx(mrp.features[2] @ average)
+    phi, path = mrp.features, mrp.simulate(400, seed=2)
+    found = TDLearner(phi, GAMMA, RADIUS, seed=1, levels=levels)
+    mag = mf.MAG(np.zeros(3), domain=mf.Ball(RADIUS), alpha=2**0.5 * RADIUS, levels=levels, seed=1)
+    for s, reward, after, terminated in zip(*path, strict=True):
+        found.update(s, reward, after, terminated)
+        ahead = 0.0 if terminated else phi[after] @ mag.x
+        mag.tell(-(reward + GAMMA * ahead - phi[s] @ mag.x) * phi[s])
+    assert mag.steps > 50
+    np.testing.assert_allclose(found.theta, mag.x, rtol=1e-10)
+    np.testing.assert_allclose(found.average, mag.average, rtol=1e-10)
+    assert found.value(2) == pytest.approx(phi[2] @ mag.average)
 
 
 @pytest.mark.parametrize(
@@ -90,17 +67,13 @@ def test_compiled_twin_step_by_step(name, kind):
 def test_nothing_comes_after_the_end(many):
     """The state after the end is not looked at: it need not even exist."""
     found = learner(np.eye(2), "adagrad")
+    found.update_many([], [], [], [])  # whose elements NumPy takes for floating-point numbers
+    assert found.samples == 0
     if many:
         found.update_many([0], [1.0], [99], [True])
     else:
         found.update(0, 1.0, 99, True)
     np.testing.assert_allclose(found.theta, [RADIUS, 0.0])
-    # A cut episode goes on in principle: γV(0) counts.
-    before = found.theta
-    found.update(1, 0.0, 0, False)
-    squares = 1.0 + (GAMMA * RADIUS) ** 2
-    moved = np.array([before[0], np.sqrt(2.0) * RADIUS * GAMMA * RADIUS / np.sqrt(squares)])
-    np.testing.assert_allclose(found.theta, moved * min(1.0, RADIUS / np.linalg.norm(moved)))
 
 
 def test_projected_td_has_the_three_step_sizes():
@@ -119,16 +92,6 @@ def test_projected_td_has_the_three_step_sizes():
         TDLearner(np.eye(3), GAMMA, 1.0, "projected-td", horizon=5, omega=0.1)
     with pytest.raises(ValueError, match="needs radius"):
         TDLearner(np.eye(3), GAMMA, None, "projected-td", horizon=5)
-
-
-@pytest.mark.parametrize(("name", "radius"), [("mag", RADIUS), ("ladder", None)])
-def test_learns_the_fixed_point(name, radius):
-    mrp = process()
-    path = mrp.simulate(200_000, seed=5)
-    found = TDLearner(mrp.features, GAMMA, radius, name)
-    found.update_many(*path)
-    start = mrp.error(np.zeros(3))
-    assert mrp.error(found.average) < 1e-3 * start
 
 
 @pytest.mark.parametrize(
@@ -204,10 +167,3 @@ def test_bad_transitions_change_nothing(options, transition, message, many):
 def test_wrong_arguments_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
-
-
-def test_no_transitions_change_nothing():
-    """An empty list, whose elements NumPy takes for floating-point numbers."""
-    learner = TDLearner(np.eye(2), 0.5)
-    learner.update_many([], [], [], [])
-    assert learner.samples == 0

@@ -2,11 +2,13 @@
 
 import pytest
 
+from benchmarks import gap, intervals, ladder, sensitivity
 from mixfree.base.terminal import Table
 from mixfree.reproduce import EXPERIMENTS, experiment
 from mixfree.reproduce.engine.report import Claim, Report, Settings
 from mixfree.reproduce.engine.statistics import Interval
 
+BENCHMARKS = gap, intervals, ladder, sensitivity
 FULL = Settings(100, 5, ("mag", "sgd"), (0.5, 0.1), first_seed=1000)
 CLAIMS = [Claim("it works", "0.5 of it", True), Claim("it flies", "2.0 of it", False)]
 YES, NO, OPEN = Interval(-2.0, -3.0, -1.5), Interval(0.0, -0.5, 0.5), Interval(-1.0, -2.0, 0.0)
@@ -51,13 +53,15 @@ def test_small_runs_and_seeds_of_development_have_no_verdicts(less):
     assert ("No verdicts on seeds below 1000" in why) == ("first_seed" in less)
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_experiment_is_judged_on_fresh_seeds_and_its_cells_differ(name):
-    chosen = experiment(name)
+@pytest.mark.parametrize(
+    "chosen", [*map(experiment, EXPERIMENTS), *BENCHMARKS], ids=lambda chosen: chosen.__name__
+)
+def test_every_experiment_is_judged_on_fresh_seeds_and_its_cells_differ(chosen):
     assert chosen.FULL.first_seed >= 1000
     assert chosen.QUICK.first_seed + chosen.QUICK.seeds <= 1000
-    cells = [str(cell) for cell in chosen.cells(chosen.QUICK)]
-    assert len(set(cells)) == len(cells)
+    for settings in (chosen.QUICK, chosen.FULL):
+        cells = [str(cell) for cell in chosen.cells(settings)]
+        assert len(set(cells)) == len(cells)
 
 
 SETTINGS = Settings(samples=1000, seeds=2, methods=("mag", "sgd"))

@@ -8,8 +8,8 @@ from mixfree.reproduce.paper import ablation, fig1, fig2, table1
 from mixfree.reproduce.paper.problem import mixing_time
 
 
-def power_law(method, p, seed, in_samples, in_mixing):
-    noise = np.random.default_rng([seed, len(method)]).normal(0, 0.02)
+def power_laws(exponents, settings):
+    """Errors with the exponents in the samples and in the mixing time of each method."""
     return [
         {
             "method": method,
@@ -17,23 +17,21 @@ def power_law(method, p, seed, in_samples, in_mixing):
             "p": p,
             "samples": samples,
             "steps": samples // 4,
-            "suboptimality": samples**in_samples * mixing_time(p) ** in_mixing * np.exp(noise),
+            "suboptimality": samples**in_samples * mixing_time(p) ** in_mixing * noise,
         }
+        for method, (in_samples, in_mixing) in exponents.items()
+        for p in settings.p
+        for seed in range(settings.seeds)
+        for noise in [np.exp(np.random.default_rng([seed, len(method)]).normal(0, 0.02))]
         for samples in (10**5, 10**6, 10**7)
+        if samples <= settings.samples
     ]
 
 
 def test_table1_recovers_exponents_and_judges_them():
     truth = {"sgd": (-0.5, 1.4), "mag": (-0.8, 0.3), "adagrad": (-1.0, 1.0)}
     settings = Settings(10**7, 5, tuple(truth), (1e-1, 1e-2, 1e-3))
-    rows = [
-        row
-        for method, exponents in truth.items()
-        for p in settings.p
-        for seed in range(5)
-        for row in power_law(method, p, seed, *exponents)
-    ]
-    found = table1.report(rows, settings)
+    found = table1.report(power_laws(truth, settings), settings)
     given, fitted = (
         {line[0]: dict(zip(table.head, line, strict=True)) for line in table.lines}
         for table in found.tables
@@ -83,14 +81,7 @@ def test_table1_is_fitted_from_100_mixing_times_on():
 def test_table1_does_not_judge_what_it_has_not_measured(p, seeds, samples):
     """One p has no exponent in τ, one seed no interval, and a short run none in T at every p."""
     settings = Settings(samples, seeds, ("mag",), p)
-    rows = [
-        row
-        for each in p
-        for seed in range(seeds)
-        for row in power_law("mag", each, seed, -0.8, 0.3)
-        if row["samples"] <= samples
-    ]
-    found = table1.report(rows, settings)
+    found = table1.report(power_laws({"mag": (-0.8, 0.3)}, settings), settings)
     in_samples, in_mixing, in_slow = found.claims
     assert in_slow.holds is in_mixing.holds
     assert in_samples.holds is (True if len(p) == 1 else None)

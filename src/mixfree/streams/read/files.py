@@ -10,16 +10,7 @@ from pathlib import Path
 from mixfree.base.checks import shown
 from mixfree.base.extras import require
 
-__all__ = [
-    "FORMATS",
-    "NOT_UTF8",
-    "STDIN",
-    "STDIN_SHOWN",
-    "SUFFIXES",
-    "StreamFile",
-    "find_files",
-    "not_text",
-]
+__all__ = ["NOT_UTF8", "STDIN", "STDIN_SHOWN", "StreamFile", "find_files", "not_text"]
 
 STDIN, STDIN_SHOWN = "-", "standard input"
 SUFFIXES = {

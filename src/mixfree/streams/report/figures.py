@@ -13,16 +13,7 @@ from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.report.correlation import Correlation
 from mixfree.streams.report.facts import Facts
 
-__all__ = [
-    "LONGEST",
-    "Course",
-    "Jump",
-    "by_time",
-    "course",
-    "effects",
-    "figures",
-    "shortened",
-]
+__all__ = ["LONGEST", "by_time", "course", "effects", "figures", "shortened"]
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 AROUND = 3  # bins compared before and after a jump

@@ -317,3 +317,19 @@ def test_anytime_intervals_hold_whenever_they_are_looked_at():
     ordinary, anytime = left.mean(axis=1) / streams
     assert ordinary > 0.2
     assert anytime < 0.05 + 2.0 * np.sqrt(0.05 * 0.95 / (3 * streams))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_burst_of_large_errors_is_not_taken_for_correlation(seed):
+    """Catches single rows judged by the kept windows alone: 3,400 to 160,000 effective rows.
+
+    Nearly all of the variance is in two or three batches, with 100 weights: a relative standard
+    error of about √(2/2/100) = 10 %, and four of them are allowed.
+    """
+    rng = np.random.default_rng(seed)
+    rows, start = rng.normal(size=(40_000, 100)), rng.integers(39_000)
+    noise = rng.normal(size=40_000)
+    noise[start : start + 1000] *= 20.0
+    learner = ExactLearner(Squared(), 100)
+    learner.advance(rows, rows[:, 0] + noise)
+    assert 0.6 < learner.inference.effective_rows / 40_000 < 1.6

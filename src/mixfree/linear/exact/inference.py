@@ -25,6 +25,7 @@ from mixfree.linear.exact.blocks import Chunk
 from mixfree.linear.exact.solve import Solution
 from mixfree.linear.exact.sums import Sums, stacked
 
+TINY = np.finfo(np.float64).tiny
 MIN_VARYING = 5  # batches in which a column must vary for the spread of its scores to be known
 
 
@@ -179,16 +180,20 @@ class Inference(BatchMeans):
         missing: Array = rest[:, None] * self._error_variances * inflation / self._sums.weight
         return missing
 
+    def _squared_errors(self, sums: Sums) -> Array:
+        """Return the sum of squares of the errors of each target about their mean, in its units."""
+        slopes, x, y = self._slopes, self._size, self._unit
+        scatter = sums.scatter / x / x[:, None]
+        common = sums.cross.swapaxes(-1, -2) / x / y[:, None] - 0.5 * slopes @ scatter
+        left: Array = sums.squares / y / y - 2.0 * np.sum(slopes * common, axis=-1)
+        return np.maximum(left, 0.0)
+
     @property
     def _error_variances(self) -> Array:
         """Variance of the errors of each target, in units of its own variance."""
-        slopes, weight, x, y = self._slopes, self._sums.weight, self._size, self._unit
-        scatter = self._sums.scatter / x / x[:, None]
-        common = self._sums.cross.T / x / y[:, None] - 0.5 * slopes @ scatter
-        left = self._sums.squares / y / y - 2.0 * np.sum(slopes * common, axis=1)
         freedom = max(self._rows - self._solution.rank - self._intercept, 1)
-        variances: Array = np.maximum(left, 0.0) / weight * self._rows / freedom
-        return variances
+        variances: Array = self._squared_errors(self._sums) / self._sums.weight * self._rows
+        return variances / freedom
 
     @property
     def _unknown(self) -> Array:
@@ -196,11 +201,32 @@ class Inference(BatchMeans):
 
     @cached_property
     def _levels(self) -> list[Level]:
-        squares = BlockSquares(self._size_of)
+        squares, equal, rows = BlockSquares(self._size_of), 0.0, 0
         for window in self._windows:
-            squares.add(self._window_scores(window))
+            scores = self._window_scores(window)
+            squares.add(scores)
             squares.interrupt()
-        return squares.levels
+            weight, x = window.weights[:, None], self._standardised(window.rows)
+            errors = np.sum(scores[:, :, -1] ** 2 / np.maximum(weight, TINY)) / weight.sum()
+            equal += float(errors) * self._size_of(np.sqrt(weight) * x)
+            rows += len(weight)
+        if rows == self._rows or not (self._intercept and len(self._scores) and equal > 0.0):
+            return squares.levels
+        # The errors of kept rows may be larger or smaller than those of all rows: by how much is
+        # known as far as errors vary equally within each batch and each window.
+        ratio = rows * self._if_equal / equal
+        return [each._replace(squares=ratio * each.squares) for each in squares.levels]
+
+    @property
+    def _if_equal(self) -> float:
+        """Mean square of the scores of single rows, if errors vary equally within each batch."""
+        (share, aside), batches, x = self._shares(), self._split, self._size
+        errors = self._squared_errors(batches) / batches.weight[:, None]
+        errors += (self._scores[:, :, -1] / batches.weight[:, None]) ** 2
+        variances = errors.sum(axis=1)
+        squares = (aside * (variances * share)[:, None]).T @ aside * batches.weight.sum()
+        squares[:-1, :-1] += np.tensordot(variances, batches.scatter, 1) / x / x[:, None]
+        return float(np.trace(self._whitened(squares))) / (self._length * len(share))
 
     def _window_scores(self, window: Chunk) -> Array:
         """Return scores of single rows: rows × targets × (columns + 1)."""

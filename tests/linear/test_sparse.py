@@ -48,7 +48,7 @@ def assert_same(mine, theirs):
             assert_same(mine[name], value)
         else:
             scale = 1e-10 * float(np.max(np.abs(value), initial=0.0))
-            np.testing.assert_allclose(mine[name], value, rtol=1e-9, atol=scale, err_msg=name)
+            np.testing.assert_allclose(mine[name], value, rtol=1e-10, atol=scale, err_msg=name)
 
 
 def assert_twin(pair, loss, rows, targets, weights=None, l2=0.0):
@@ -60,8 +60,8 @@ def assert_twin(pair, loss, rows, targets, weights=None, l2=0.0):
     assert run.settle() is other
     assert (other.samples, other.steps) == (dense.samples, dense.steps)
     scale = 1e-11 * max(1.0, np.abs(dense.x).max())
-    np.testing.assert_allclose(other.x, dense.x, rtol=1e-9, atol=scale)
-    np.testing.assert_allclose(other.average, dense.average, rtol=1e-9, atol=scale)
+    np.testing.assert_allclose(other.x, dense.x, rtol=1e-10, atol=scale)
+    np.testing.assert_allclose(other.average, dense.average, rtol=1e-10, atol=scale)
 
 
 @pytest.mark.parametrize("loss", [Squared(), Logistic(), Softmax(3)], ids=repr)

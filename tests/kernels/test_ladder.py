@@ -34,15 +34,8 @@ def data():
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_step_by_step(mode, domain):
-    rows, targets = data()
-    reference, compiled = (
-        mf.Ladder(
-            np.zeros(DIMENSION),
-            domain=DOMAINS[domain],
-            **MODES[mode],
-        )
-        for _ in range(2)
-    )
+    (rows, targets), chosen = data(), {"domain": DOMAINS[domain], **MODES[mode]}
+    reference, compiled = (mf.Ladder(np.zeros(DIMENSION), **chosen) for _ in range(2))
     for start in range(0, SAMPLES, 50):
         piece = slice(start, start + 50)
         for row, target in zip(rows[piece], targets[piece], strict=True):

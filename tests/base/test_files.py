@@ -44,32 +44,22 @@ def test_a_folder_that_does_not_exist_is_named_with_the_file(tmp_path):
     assert ".part" not in str(caught.value)
 
 
-def without_locks():
-    """Return the module of locks on a file system that has none, as on some network drives."""
+def test_a_file_system_without_locks_still_writes(tmp_path, monkeypatch):
+    """As some network drives: catches a refusal, and a second writer that takes every unfinished
+    file for one of a killed process.
+    """
 
     def unsupported(handle, how):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    return types.SimpleNamespace(LOCK_EX=2, LOCK_NB=4, flock=unsupported)
-
-
-def test_a_file_system_without_locks_still_writes(tmp_path, monkeypatch):
-    """Catches a refusal to write where nothing can be locked."""
-    monkeypatch.setitem(sys.modules, "fcntl", without_locks())
-    with files.only_writer(tmp_path / "f"), files.replacing(tmp_path / "f") as file:
-        file.write(b"new")
-    assert (tmp_path / "f").read_bytes() == b"new"
-    assert os.listdir(tmp_path) == ["f"]
-
-
-def test_without_locks_a_live_writer_keeps_its_file(tmp_path, monkeypatch):
-    """Catches a second writer that takes every unfinished file for one of a killed process."""
-    monkeypatch.setitem(sys.modules, "fcntl", without_locks())
-    with files.replacing(tmp_path / "f") as first:
+    locks = types.SimpleNamespace(LOCK_EX=2, LOCK_NB=4, flock=unsupported)
+    monkeypatch.setitem(sys.modules, "fcntl", locks)
+    with files.only_writer(tmp_path / "f"), files.replacing(tmp_path / "f") as first:
         first.write(b"first")
         with files.replacing(tmp_path / "f") as second:
             second.write(b"second")
     assert (tmp_path / "f").read_bytes() == b"first"
+    assert os.listdir(tmp_path) == ["f"]
 
 
 @pytest.fixture

@@ -33,18 +33,6 @@ def test_a_merged_sample_is_one_of_both_streams():
         one.merge(one.copy())
 
 
-def test_a_merged_sample_goes_on_as_one():
-    """Caught: keys or slots of the parts that are left behind when rows follow."""
-    one, other = UniformSample(SIZE, 1), UniformSample(SIZE, 2)
-    one.offer([np.arange(30)])
-    other.offer([np.arange(30, 90)])
-    one.merge(other)
-    one.offer([np.arange(90, 5000)])
-    assert one.filled == SIZE
-    assert len(np.unique(one.column(0))) == SIZE
-    assert (one.column(0) + 1 == one.numbers).all()
-
-
 @pytest.mark.parametrize("cuts", [(1,), (39, 40, 41), (500,), tuple(range(1, 300))])
 def test_the_same_is_kept_however_the_stream_is_cut(cuts):
     whole, cut = UniformSample(SIZE, 3), UniformSample(SIZE, 3)
@@ -141,14 +129,15 @@ def test_the_least_keys_are_kept_with_what_belongs_to_them(at_once):
         assert (np.diff(each.column(1)[each.order]) > 0).all()
 
 
-def test_merging_in_any_order_keeps_the_same():
-    """Caught: keys that are compared where nothing has to be left out, or drawn anew."""
+def test_merging_in_any_order_keeps_the_same_and_goes_on_as_one():
+    """Caught: keys compared where nothing has to be left out, drawn anew, or left behind."""
     parts, found = np.split(np.arange(2000), [20, 40, 400]), []
     for order in ((0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2)):
         total = None
         for place in order:
             part = UniformSample(64, place)
-            part.offer([parts[place]])
+            for value in parts[place]:
+                part.keep(value)
             if total is None:
                 total = part
             else:
@@ -156,6 +145,13 @@ def test_merging_in_any_order_keeps_the_same():
             if total.seen <= 64:
                 assert total.filled == total.seen
         found.append(set(total.column(0)))
+        twin, more = total.copy(), np.arange(2000, 7000)
+        twin.offer([more])
+        for value in more:
+            total.keep(value)
+        assert_same_bits(total.plain(), twin.plain())
+        assert total.filled == 64 == len(np.unique(total.column(0)))
+        assert order != (0, 1, 2, 3) or (total.column(0) + 1 == total.numbers).all()
     assert found[0] == found[1] == found[2]
 
 

@@ -117,11 +117,10 @@ def test_the_long_stream_tells_a_wrong_ladder_from_the_reference(wrong, monkeypa
     assert np.abs(ends[1] - ends[0]).max() > 1e-3
 
 
-@pytest.mark.parametrize("seed", [0, 2**40 + 5])
-def test_sketched_ladders_are_the_same(backend, seed):
-    """Signs or buckets of their own, of a vector in several parts with rows that span them."""
+def test_sketched_ladders_are_the_same(backend):
+    """Coordinates of their own in the sketch, of a vector in several parts."""
     size = 3 + 2 * 1200
-    opt, reference = (make("ladder", np.zeros(size), seed=seed) for make in (backend, Reference))
+    opt, reference = (make("ladder", np.zeros(size)) for make in (backend, Reference))
     for target in stream(160, seed=6, size=size):
         opt.tell(opt.x - target)
         reference.tell(reference.x - target)

@@ -14,7 +14,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 
 # Purposes: what a draw is for.
-LEVELS, REPLAY, RESERVOIR, SKETCH, SAMPLE, KEPT, DRAWN, TESTED = range(1, 9)
+LEVELS, REPLAY, RESERVOIR, _, SAMPLE, KEPT, DRAWN, TESTED = range(1, 9)
 Word = TypeVar("Word", int, Array)
 
 _MASK = 0xFFFFFFFF

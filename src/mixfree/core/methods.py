@@ -159,9 +159,7 @@ class Ladder(Method):
         length: float = 1.0,
         **common: Unpack[Common],
     ) -> None:
-        rule = partial(
-            steps.Ladder, first=first, block=block, length=length, seed=common.get("seed", 0)
-        )
+        rule = partial(steps.Ladder, first=first, block=block, length=length)
         super().__init__(x0, Plain(), rule, **common)
 
 

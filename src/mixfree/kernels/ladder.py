@@ -16,14 +16,14 @@ from mixfree.kernels.parts import project
 from mixfree.kernels.run import STEPS, Run
 from mixfree.kernels.vectors import clear, copy
 from mixfree.steps.ladder import Ladder, LadderState
-from mixfree.steps.ladder_rule import FIRST_EPOCH, GROWTH, KEPT, LEVELS, MOVED, WIDTH, signs
+from mixfree.steps.ladder_rule import FIRST_EPOCH, GROWTH, KEPT, LEVELS, MOVED, stride_of
 
 VECTORS = ("squares", "weighted_sum", "origin", "mean", "before")
-SQUARES, WEIGHTED_SUM, ORIGIN, MEAN, BEFORE, SIGNS = range(6)  # rows of the table
+SQUARES, WEIGHTED_SUM, ORIGIN, MEAN, BEFORE, U = range(6)  # rows of the table; u is scratch
 SCALARS = ("rbar", "lam", "numerator", "margin", "kappa", "total")
 # Positions of the numbers; V_j is at TOTALS + j.
 RBAR, LAM, NUMERATOR, MARGIN, KAPPA, TOTAL, SIZE, SHRINK, TOTALS = range(9)
-CARRY, NEWEST, HALVES = range(3)  # rows of the sketch; the halves of level j from HALVES on
+CARRY, HALVES = range(2)  # rows of the sketch; the halves of level j from HALVES on
 
 
 class LadderPlan(NamedTuple):
@@ -32,27 +32,26 @@ class LadderPlan(NamedTuple):
     searches: bool  # whether r̄ is estimated, not given
     block: int
     length: float  # factor of every step
+    stride: int  # of the coordinates in the sketch
     farthest: float  # scale above which the run goes away without end
 
 
 PLANS = {
     Ladder: lambda step, x: LadderPlan(
-        step.alpha is None, step.block, float(step.length), farthest_of(x.dtype)
+        step.alpha is None,
+        step.block,
+        float(step.length),
+        stride_of(x.size),
+        farthest_of(x.dtype),
     )
 }
-
-
-def signs_of(step: Any, size: int) -> Array:
-    """The sign of every coordinate in the sketch."""
-    return np.repeat(signs(step.seed, -(-size // WIDTH)), WIDTH)[:size]
 
 
 def numbers_of(state: LadderState) -> tuple[Array, Array]:
     """The numbers of the state, and the sketch."""
     scalars = (getattr(state, name) for name in SCALARS)
     numbers = [*scalars, 0.0, 1.0 / math.sqrt(state.kappa), *state.totals]
-    sketch = np.vstack([state.carry, np.zeros_like(state.carry), state.halves])
-    return np.array(numbers), sketch
+    return np.array(numbers), np.vstack([state.carry, state.halves])
 
 
 def return_numbers(state: LadderState, numbers: Array, sketch: Array) -> None:
@@ -63,16 +62,13 @@ def return_numbers(state: LadderState, numbers: Array, sketch: Array) -> None:
     state.load({"halves": sketch[HALVES:, :width].copy()})
 
 
-def arrays_of(step: Any, state: Any) -> tuple[Array, Array, Array]:
+def arrays_of(state: Any) -> tuple[Array, Array, Array]:
     """The state as table, numbers and sketch, which are empty for other steps."""
     if not isinstance(state, LadderState):
         return np.zeros((0, 0)), np.zeros(0), np.zeros((0, 0))
-    size = state.squares.size
-    table = np.zeros((len(VECTORS) + 1, size))
+    table = np.zeros((len(VECTORS) + 1, state.squares.size))
     for row, name in enumerate(VECTORS):
         table[row] = getattr(state, name)
-    parts = -(-size // WIDTH)
-    table[SIGNS, :parts] = signs(step.seed, parts)
     return table, *numbers_of(state)
 
 
@@ -143,7 +139,9 @@ def step_of_ladder(plan, domain, run, row, factor, weight):
     table, numbers, sketch, step = run.table, run.rates, run.sketch, run.counts[STEPS]
     search(plan, table, numbers, run.x, row, float(factor), step)
     move(run, row, factor, weight, plan.length * numbers[RBAR] * numbers[SHRINK])
-    add_to_sketch(numbers, sketch, numbers[LAM] * math.sqrt(step))
+    weight = numbers[LAM] * math.sqrt(step)
+    # A distance that is known lets LLVM read several coordinates at once.
+    add_to_sketch(numbers, sketch, table[U], weight, 1 if plan.stride == 1 else plan.stride)
     if step % plan.block == 0:
         climb(numbers, sketch, step // plan.block)
     project(domain, run, np.inf)
@@ -151,31 +149,27 @@ def step_of_ladder(plan, domain, run, row, factor, weight):
 
 @inline
 def move(run, row, factor, weight, size):
-    """Move every coordinate, and add it to the newest entries of the sketch."""
-    squares, signs, newest = run.table[SQUARES], run.table[SIGNS], run.sketch[NEWEST]
+    """Move every coordinate, and leave u in the table."""
+    squares, u = run.table[SQUARES], run.table[U]
     x, sums, lam = run.x, run.sums[0], run.rates[LAM]
-    for part in range(0, x.size, WIDTH):
-        sign = signs[part // WIDTH]
-        for b in range(min(WIDTH, x.size - part)):
-            k = np.uint64(part + b)
-            weighted = lam * (factor * row[k])
-            square = squares[k] + weighted * weighted
-            u = weighted / math.sqrt(square if square > 0.0 else 1.0)
-            squares[k] = square
-            newest[b] += sign * u
-            sums[k] += weight * x[k]
-            x[k] -= x.dtype.type(size * u)
+    for k in range(x.size):
+        weighted = lam * (factor * row[k])
+        square = squares[k] + weighted * weighted
+        squares[k] = square
+        u[k] = weighted / math.sqrt(square if square > 0.0 else 1.0)
+        sums[k] += weight * x[k]
+        x[k] -= x.dtype.type(size * u[k])
 
 
 @inline
-def add_to_sketch(numbers, sketch, weight):
-    """Add weight times the newest entries, which are cleared, and their squares to V_0."""
-    newest, carry, square = sketch[NEWEST], sketch[CARRY], 0.0
+def add_to_sketch(numbers, sketch, u, weight, stride):
+    """Add weight times every so many entries of u, and their squares to V_0."""
+    carry, square = sketch[CARRY], 0.0
     for b in range(carry.size):
-        square += newest[b] * newest[b]
-        carry[b] += weight * newest[b]
-        newest[b] = 0.0
-    numbers[TOTAL] += weight * weight * square
+        entry = weight * u[b * stride]
+        square += entry * entry
+        carry[b] += entry
+    numbers[TOTAL] += square
 
 
 @inline

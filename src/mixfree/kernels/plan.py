@@ -48,7 +48,7 @@ def run_of(opt: Any, state: RunState) -> Run:
     ]
     zeros = np.zeros(x.size)
     sums = [getattr(output, name, zeros) for name in ("sum", "before")]
-    table, rates, sketch = ladder.arrays_of(opt.step, state.step)
+    table, rates, sketch = ladder.arrays_of(state.step)
     return Run(
         counts=np.array(counts, dtype=np.int64),
         numbers=np.array([getattr(state.step, "root", 0.0), np.inf]),

@@ -7,13 +7,10 @@ sum of its weights t(t + 1)(t + 2)/6, it is x − lag/M, and when x moves by δ,
 
 import math
 
-import numpy as np
-
 from mixfree.kernels.jit import inline, out_of_line
 from mixfree.kernels.ladder import (
     CARRY,
     LAM,
-    NEWEST,
     NUMERATOR,
     RBAR,
     SHRINK,
@@ -26,11 +23,9 @@ from mixfree.kernels.ladder import (
 )
 from mixfree.kernels.run import SAMPLES, STEPS
 from mixfree.kernels.sparse import MASS, Q, V, record, take_row, unsigned
-from mixfree.steps import ladder_rule
 
-WIDTH = np.uint64(ladder_rule.WIDTH)
-# Columns of the cells after V and Q: a coordinate is one cache line, with a spare.
-SQUARES, WEIGHTED_SUM, ORIGIN, LAG, SIGN = range(2, 7)
+# Columns of the cells after V and Q: a coordinate is one cache line, with two to spare.
+SQUARES, WEIGHTED_SUM, ORIGIN, LAG = range(2, 6)
 FIELDS = {"squares": SQUARES, "weighted_sum": WEIGHTED_SUM, "origin": ORIGIN}
 
 
@@ -44,12 +39,12 @@ def add_entry(cells, place, weighted):
 
 
 @inline
-def move_entry(run, place, weighted, size, weight, mass, whole):
+def move_entry(run, place, weighted, size, weight, mass, whole, stride):
     """Move one coordinate, with the lazy sums of the output and of the mean, and sketch it.
 
     Returns what the entry adds to the square of the sketch.
     """
-    cells, sketch, bucket = run.cells, run.sketch, place % WIDTH
+    cells = run.cells
     square = cells[place, SQUARES] + weighted * weighted
     cells[place, SQUARES] = square
     u = weighted / math.sqrt(square) if square > 0.0 else 0.0
@@ -57,11 +52,10 @@ def move_entry(run, place, weighted, size, weight, mass, whole):
     cells[place, V] += delta
     cells[place, Q] += mass * delta
     cells[place, LAG] += whole * delta
-    signed = weight * cells[place, SIGN] * u
-    there = sketch[NEWEST, bucket]
-    sketch[NEWEST, bucket] = there + signed
-    sketch[CARRY, bucket] += signed
-    return signed * (2.0 * there + signed)
+    if place % stride != 0:
+        return 0.0
+    run.sketch[CARRY, place // stride] += weight * u
+    return weight * u * (weight * u)
 
 
 @out_of_line
@@ -111,20 +105,16 @@ def _(rule, plan, run, values, columns, factors, square, along, l2, width, inter
         restart(run)
     record(plan.output, run)
     size, mass = rule.length * rates[RBAR] * rates[SHRINK], run.numbers[MASS]
-    weight, newest, norm = rates[LAM] * math.sqrt(step), run.sketch[NEWEST], 0.0
+    weight, norm, stride = rates[LAM] * math.sqrt(step), 0.0, unsigned(rule.stride)
     for o in range(factors.size):
         base, factor = o * (width + intercept), rates[LAM] * factors[o]
         for p in range(values.size):
             place = unsigned(base + columns[p])
-            norm += move_entry(run, place, factor * values[p], size, weight, mass, whole)
+            along = factor * values[p]
+            norm += move_entry(run, place, along, size, weight, mass, whole, stride)
         if intercept:
-            norm += move_entry(run, unsigned(base + width), factor, size, weight, mass, whole)
+            place = unsigned(base + width)
+            norm += move_entry(run, place, factor, size, weight, mass, whole, stride)
     rates[TOTAL] += norm
-    for o in range(factors.size):
-        base = o * (width + intercept)
-        for p in range(values.size):
-            newest[unsigned(base + columns[p]) % WIDTH] = 0.0
-        if intercept:
-            newest[unsigned(base + width) % WIDTH] = 0.0
     if step % rule.block == 0:
         climb(rates, run.sketch, step // rule.block)

@@ -20,7 +20,6 @@ from mixfree.kernels.ladder import (
     TOTALS,
     numbers_of,
     return_numbers,
-    signs_of,
 )
 from mixfree.kernels.plan import plan_of
 from mixfree.kernels.run import COUNT, LENGTH, LINE, ROOT, SAMPLES, SEEN, STEPS
@@ -87,7 +86,6 @@ class SparseState(State):
             rates[SIZE] = np.abs(run.step.weighted_sum).sum()
             columns |= {place: getattr(run.step, name) for name, place in lazy.FIELDS.items()}
             columns[lazy.LAG] = _weight(run.steps) * (run.x - run.step.mean)
-            columns[lazy.SIGN] = signs_of(step, size)
         else:
             columns[SUM] = gradient.sum if gradient.seen else 0.0
         cells = _empty(size, 8 if searches else 4)
@@ -187,7 +185,7 @@ class SparseState(State):
         squares = self.cells[:, lazy.FIELDS["squares"]]
         if (squares < 0.0).any() or (self.rates[[RBAR, LAM, KAPPA]] <= 0.0).any():
             raise ValueError(f"state of the {what} does not fit: a square or a scale is negative")
-        if (self.rates[TOTALS:] < 0.0).any() or (np.abs(self.cells[:, lazy.SIGN]) != 1.0).any():
+        if (self.rates[TOTALS:] < 0.0).any():
             raise ValueError(f"state of the {what} does not fit: its sketch is impossible")
 
 

@@ -15,13 +15,12 @@ from mixfree.optax.trees import apply_if, cast_like, largest, norm, replicated, 
 from mixfree.steps.ladder_rule import (
     BLOCK,
     LEVELS,
-    WIDTH,
     Scale,
     ends_epoch,
     first_distance,
     inflation,
     newest_share,
-    signs,
+    stride_of,
     update_scale,
 )
 
@@ -50,7 +49,6 @@ def ladder(
     alpha: Any = None,
     first: Any = None,
     block: int = BLOCK,
-    seed: int = 0,
     output: str = "recent",
 ) -> optax.GradientTransformationExtraArgs:
     """AdaGrad with its own distance and one factor for the correlation of gradients.
@@ -63,7 +61,7 @@ def ladder(
     ----------
     alpha, first
         As in :class:`mixfree.steps.Ladder`; may be arrays.
-    block, seed
+    block
         As in :class:`mixfree.steps.Ladder`.
     output
         ``"recent"``, ``"weighted"``, ``"average"`` or ``"last"``: what :func:`averaged` returns.
@@ -79,12 +77,12 @@ def ladder(
     >>> bool(jnp.linalg.norm(w - goal) < 0.2)
     True
     """
-    step = scale_by_ladder(alpha=alpha, first=first, block=block, seed=seed)
+    step = scale_by_ladder(alpha=alpha, first=first, block=block)
     return guarded(unrounded(optax.chain(averaging(output), step, optax.scale(-1.0))))
 
 
 def scale_by_ladder(
-    *, alpha: Any = None, first: Any = None, block: int = BLOCK, seed: int = 0
+    *, alpha: Any = None, first: Any = None, block: int = BLOCK
 ) -> optax.GradientTransformation:
     """Scale gradients to the steps of a ladder; like ``optax.scale_by_adam``, with their sign.
 
@@ -93,7 +91,7 @@ def scale_by_ladder(
 
     Parameters
     ----------
-    alpha, first, block, seed
+    alpha, first, block
         As in :func:`ladder`.
 
     Examples
@@ -113,12 +111,11 @@ def scale_by_ladder(
         if value is not None and not isinstance(value, jax.Array):
             check_positive(value, name)
     check_whole(block, "block", most=1 << 16)
-    signs(seed, 1)
 
     def init(params: Any) -> LadderState:
         x = jax.tree.map(lambda p: jnp.array(p, wide(p.dtype)), params)
         kind, entries = widest(x), sum(leaf.size for leaf in jax.tree.leaves(x))
-        zero, width = jnp.zeros((), kind), min(WIDTH, entries)
+        zero, width = jnp.zeros((), kind), len(range(0, entries, stride_of(entries)))
         rms = norm(x) / max(1, entries) ** 0.5
         begin = first_distance(jnp, largest(x), rms) if first is None else first
         scale = Scale(zero + begin, zero + begin, zero)
@@ -158,7 +155,7 @@ def scale_by_ladder(
         factor = jnp.where(lam > farthest, 0.0, rbar) / jnp.sqrt(state.kappa)
         moved = jax.tree.map(lambda a, b: (factor.astype(a.dtype) * a).astype(b.dtype), u, updates)
         weight = lam * jnp.sqrt(after.step.astype(lam.dtype))
-        sketched = weight * _sketch(u, seed, len(state.carry))
+        sketched = weight * _sketch(u, lam.dtype)
         return moved, _climb(after._replace(squares=squares), sketched, block)
 
     return optax.GradientTransformation(init, update)
@@ -201,23 +198,14 @@ def _search(state: LadderState, g: Any, x: Any) -> LadderState:
     )
 
 
-def _sketch(tree: Any, seed: int, width: int) -> jax.Array:
-    """Return the sum of the rows of ``width`` entries of all leaves, each with its sign."""
-    kind, leaves = widest(tree), [replicated(x) for x in jax.tree.leaves(tree)]
-    table = signs(seed, 1 + sum(x.size for x in leaves) // width)
-    found, at = jnp.zeros(width, kind), 0
+def _sketch(tree: Any, kind: Any) -> jax.Array:
+    """Return every so many of the entries of all leaves."""
+    leaves, at, found = [replicated(x) for x in jax.tree.leaves(tree)], 0, []
+    stride = stride_of(sum(x.size for x in leaves))
     for x in leaves:
-        flat = x.reshape(-1).astype(kind)
-        # The entries before the first whole row, the whole rows, and those after them.
-        head, (row, place) = min(-at % width, flat.size), divmod(at, width)
-        rows = (flat.size - head) // width
-        body, tail = flat[head : head + rows * width], flat[head + rows * width :]
-        found = found.at[place : place + head].add(table[row] * flat[:head])
-        row += head > 0
-        found += jnp.asarray(table[row : row + rows], kind) @ body.reshape(rows, width)
-        found = found.at[: tail.size].add(table[row + rows] * tail) if tail.size else found
-        at += flat.size
-    return found
+        found.append(x.reshape(-1)[-at % stride :: stride].astype(kind))
+        at += x.size
+    return jnp.concatenate(found)
 
 
 def _climb(state: LadderState, sketched: jax.Array, block: int) -> LadderState:

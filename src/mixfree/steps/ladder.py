@@ -12,14 +12,13 @@ from mixfree.steps.ladder_rule import (
     BLOCK,
     LEVELS,
     MARGIN,
-    WIDTH,
     Scale,
     climb,
     ends_epoch,
     first_distance,
     inflation,
     newest_share,
-    sketched,
+    stride_of,
     update_scale,
 )
 from mixfree.steps.profile import Profile
@@ -92,8 +91,6 @@ class Ladder:
     length
         Factor of every step. With draws from memory, whose noise averages out, 4 to 16 is often
         better than 1.
-    seed
-        Seed of the signs of the sketch, for more than 1,024 coordinates.
 
     Examples
     --------
@@ -109,7 +106,6 @@ class Ladder:
     first: float | None = None
     block: int = BLOCK
     length: float = 1.0
-    seed: int = 0
 
     def __post_init__(self) -> None:
         for name in ("alpha", "first"):
@@ -117,11 +113,11 @@ class Ladder:
                 check_positive(getattr(self, name), name)
         check_positive(self.length, "length")
         check_whole(self.block, "block")
-        check_whole(self.seed, "seed", least=0, most=2**64 - 1)
 
     def start(self, x0: Array) -> LadderState:
         """State of a run that has seen no gradient."""
-        origin, width = x0.astype(np.float64), min(x0.size, WIDTH)
+        origin = x0.astype(np.float64)
+        width = origin[:: stride_of(x0.size)].size
         first = self.first
         if first is None:
             first = first_distance(np, np.abs(origin).max(), math.sqrt(np.mean(origin**2)))
@@ -171,7 +167,7 @@ class Ladder:
 
     def _climb(self, state: LadderState, vector: Array, step: int) -> None:
         """Add a vector to the sketch, and update κ at the end of a block."""
-        sketch = sketched(vector, self.seed)
+        sketch = vector[:: stride_of(vector.size)]
         state.total += dot(sketch, sketch)
         state.carry += sketch
         if step % self.block == 0:

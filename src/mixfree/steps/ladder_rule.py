@@ -4,13 +4,9 @@
 traced and stay on the device; numbers may be Python's or arrays without dimensions.
 """
 
+import math
 from functools import lru_cache
 from typing import Any, NamedTuple
-
-import numpy as np
-
-from mixfree.base.arithmetic import Array
-from mixfree.base.draws import SKETCH, key, words
 
 FIRST = 1e-6  # first distance, as a fraction of 1 + |x0|
 FIRST_OF_WEIGHTS = 0.1  # the same, as a fraction of the root mean square of x0
@@ -21,7 +17,7 @@ KEPT = 0.25  # smallest fraction of rbar that remains after an arrival
 FIRST_EPOCH = 128  # steps before the mean point is first compared
 BLOCK = 16  # steps whose normalised gradients are summed before they enter the levels
 LEVELS = 28  # levels of the sketch, enough for 16 · 2^28 steps
-WIDTH = 1024  # most entries of the sketch
+WIDTH = 1024  # most coordinates in the sketch
 
 
 class Scale(NamedTuple):
@@ -50,6 +46,7 @@ def first_distance(xp: Any, largest: Any, rms: Any) -> Any:
 
     Examples
     --------
+    >>> import numpy as np
     >>> float(first_distance(np, 0.0, 0.0)), float(first_distance(np, 1.0, 0.5))
     (1e-06, 0.05)
     """
@@ -97,6 +94,7 @@ def update_scale(xp: Any, scale: Scale, size: Any, moved: Any) -> tuple[Any, Sca
 
     Examples
     --------
+    >>> import numpy as np
     >>> arrived, scale = update_scale(np, Scale(rbar=0.1, lam=0.1, numerator=1.0), 2.0, 0.0)
     >>> bool(arrived), float(scale.rbar)
     (False, 0.125)
@@ -141,6 +139,7 @@ def inflation(xp: Any, totals: Any, total: Any) -> Any:
 
     Examples
     --------
+    >>> import numpy as np
     >>> float(inflation(np, np.array([3.0, 0.5]), 2.0))
     1.5
     """
@@ -148,35 +147,22 @@ def inflation(xp: Any, totals: Any, total: Any) -> Any:
     return 1.0 + xp.where(ratios > 1.0, ratios - 1.0, 0.0 * ratios).sum()
 
 
-@lru_cache(maxsize=4)
-def signs(seed: int, rows: int) -> Array:
-    """Sign of every row of ``WIDTH`` coordinates, whose entries are added to those of the sketch.
+@lru_cache
+def stride_of(entries: int) -> int:
+    """Distance of the coordinates in the sketch: 1 up to ``WIDTH`` of them, otherwise a prime.
 
-    The entries that are added up are in different rows, so that one sign per row keeps the norm in
-    expectation. The first is 1: the sketch of a short vector is the vector itself. All backends
-    draw the same.
+    Every coordinate of u has the same scale, so that κ can be estimated from some of them. A prime
+    distance visits all columns of a layer, unless their number is a multiple of it.
 
     Examples
     --------
-    >>> signs(0, 5).tolist()
-    [1.0, -1.0, -1.0, 1.0, 1.0]
+    >>> stride_of(1024), stride_of(1025), stride_of(784 * 512)
+    (1, 2, 397)
     """
-    drawn = words(key(seed, SKETCH), np.arange(rows))
-    found: Array = 1.0 - 2.0 * (drawn & 1)
-    found[:1] = 1.0
-    found.flags.writeable = False
-    return found
-
-
-def sketched(vector: Array, seed: int) -> Array:
-    """Signed sums of every ``WIDTH``-th entry: linear, with the same norm in expectation."""
-    if vector.size <= WIDTH:
-        return vector
-    rows = -(-vector.size // WIDTH)
-    padded = np.zeros(rows * WIDTH)
-    padded[: vector.size] = vector
-    total: Array = signs(seed, rows) @ padded.reshape(rows, WIDTH)
-    return total
+    found = -(-entries // WIDTH)
+    while any(found % k == 0 for k in range(2, math.isqrt(found) + 1)):
+        found += 1
+    return max(1, found)
 
 
 def _larger(xp: Any, a: Any, b: Any) -> Any:

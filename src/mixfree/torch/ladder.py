@@ -1,7 +1,6 @@
 """The ladder for PyTorch: vector updates around the scalar rule of the reference."""
 
 import math
-from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,13 +14,12 @@ from mixfree.steps.ladder_rule import (
     BLOCK,
     LEVELS,
     MARGIN,
-    WIDTH,
     Scale,
     ends_epoch,
     first_distance,
     inflation,
     newest_share,
-    signs,
+    stride_of,
     update_scale,
 )
 from mixfree.steps.profile import CorrelationScale, Profile
@@ -54,7 +52,7 @@ class Ladder(StreamOptimizer):
     params
         As for any torch optimiser; a group may have its own ``lr``, ``weight_decay`` and
         ``maximize``.
-    alpha, first, block, seed
+    alpha, first, block
         As in :class:`mixfree.steps.Ladder`.
     lr
         Multiplies the step that the ladder finds; 1 unless a scheduler or a group changes it. A
@@ -90,15 +88,14 @@ class Ladder(StreamOptimizer):
         alpha: float | None = None,
         first: float | None = None,
         block: int = BLOCK,
-        seed: int = 0,
         lr: float = 1.0,
         weight_decay: float = 0.0,
         maximize: bool = False,
         output: str = "recent",
     ) -> None:
         check_multiplier(lr)
-        steps.Ladder(alpha, first, block, seed=seed)
-        settings = {"alpha": alpha, "first": first, "block": block, "seed": seed}
+        steps.Ladder(alpha, first, block)
+        settings = {"alpha": alpha, "first": first, "block": block}
         defaults = {**settings, "lr": lr, "weight_decay": weight_decay, "maximize": maximize}
         scale = Scale(0.0, 0.0, 0.0, MARGIN)._asdict()
         super().__init__(params, defaults, output, kappa=1.0, **scale)
@@ -244,12 +241,12 @@ class Ladder(StreamOptimizer):
         """Return the state of the first parameter, which also has that of the sketch."""
         params = self._parameters()
         state, like = self.state[params[0]], local(params[0])
-        width = min(WIDTH, sum(p.numel() for p in params))
+        width = len(range(0, entries := sum(p.numel() for p in params), stride_of(entries)))
         if "carry" not in state:
             zeros = torch.zeros(LEVELS + 1, width, dtype=sums_dtype(like.device)).to(like.device)
             state.update(carry=zeros[0].clone(), halves=zeros[1:].clone(), totals=zeros[:, 0])
         more = width - len(state["carry"])
-        if more > 0:  # parameters were added
+        if more:  # parameters were added
             for name in ("carry", "halves"):
                 state[name] = torch.nn.functional.pad(state[name], (0, more))
         found: dict[str, torch.Tensor] = state
@@ -262,9 +259,7 @@ class Ladder(StreamOptimizer):
             if p in directions:
                 parts[at + first_entry(p)] = directions[p]
             at += p.numel()
-        like = local(params[0])
-        table = _signs(self.run["seed"], -(-at // WIDTH), wide(like.dtype), like.device)
-        return summed(sketch(parts, table, min(WIDTH, at)), params[0])
+        return summed(sketch(parts, stride_of(at), self._levels()["carry"]), params[0])
 
     def _climb(self, sketched: torch.Tensor, weight: float) -> None:
         """Add the latest sketch to the levels, and update κ at the end of a block."""
@@ -282,8 +277,3 @@ class Ladder(StreamOptimizer):
             halves[level] = carry
             levels["carry"].zero_()
             run["kappa"] = float(inflation(torch, totals[:-1], totals[-1]))
-
-
-@lru_cache(maxsize=8)
-def _signs(seed: int, rows: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    return torch.tensor(signs(seed, rows), dtype=dtype, device=device)

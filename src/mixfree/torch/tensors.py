@@ -1,7 +1,6 @@
 """Arithmetic on lists of tensors: one point made of many parameters, whole or sharded."""
 
 import math
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -9,7 +8,6 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 Tensors = list[torch.Tensor]
-COPIED = 1 << 16  # most entries that are copied to be sketched at once
 WITHOUT_FLOAT64 = ("mps", "xla")  # device types
 
 
@@ -76,39 +74,25 @@ def first_entry(tensor: torch.Tensor) -> int:
     return found
 
 
-def sketch(parts: dict[int, torch.Tensor], signs: torch.Tensor, width: int) -> torch.Tensor:
-    """Return the sum of the rows of ``width`` entries, each with its sign.
+def sketch(parts: dict[int, torch.Tensor], stride: int, like: torch.Tensor) -> torch.Tensor:
+    """Return every ``stride``-th entry of a vector, which is given in parts.
 
     Parameters
     ----------
     parts
         Tensors by the number of their first entry; all others are 0.
+    like
+        A tensor of the result's size and dtype.
 
     Examples
     --------
-    >>> sketch({0: torch.ones(3), 3: torch.arange(4.0)}, torch.tensor([1.0, -1.0]), 4)
-    tensor([ 0., -1., -2.,  0.])
+    >>> sketch({0: torch.ones(3), 3: torch.arange(4.0)}, 2, torch.zeros(4))
+    tensor([1., 1., 1., 3.])
     """
-    entries = sum(t.numel() for t in parts.values())
-    if width < entries <= COPIED and _adjoin(parts):
-        flat = torch.cat([t.reshape(-1) for t in parts.values()])
-        flat = torch.nn.functional.pad(flat, (0, len(signs) * width - entries))
-        return signs @ flat.view(-1, width)
-    total = signs.new_zeros(width)
-    for at, tensor in parts.items():
-        flat = tensor.reshape(-1)
-        # The entries before the first whole row, the whole rows, and those after them.
-        head = min(-at % width, flat.numel())
-        rows, (row, place) = (flat.numel() - head) // width, divmod(at, width)
-        total[place : place + head] += signs[row] * flat[:head]
-        row += head > 0
-        body, tail = flat[head : head + rows * width], flat[head + rows * width :]
-        total += signs[row : row + rows] @ body.view(rows, width)
-        total[: tail.numel()] += signs[(row + rows) % len(signs)] * tail
+    pieces = {-(-at // stride): t.reshape(-1)[-at % stride :: stride] for at, t in parts.items()}
+    if sum(map(len, pieces.values())) == len(like):
+        return torch.cat(list(pieces.values())).to(like.dtype)
+    total = torch.zeros_like(like)
+    for at, piece in pieces.items():
+        total[at : at + len(piece)] = piece
     return total
-
-
-def _adjoin(parts: dict[int, torch.Tensor]) -> bool:
-    """Whether the parts are one vector without gaps."""
-    ends = accumulate((t.numel() for t in parts.values()), initial=0)
-    return all(at == end for at, end in zip(parts, ends, strict=False))

@@ -121,7 +121,7 @@ def test_dtypes_and_shapes_are_stable(make, dtype):
     kinds = lambda tree: jax.tree.map(lambda x: (x.shape, x.dtype), tree)  # noqa: E731
     assert kinds(updates) == kinds(params)
     assert kinds(after) == kinds(state)
-    sums = jax.tree.leaves(state.sum if hasattr(state, "sum") else state.inner[1])
+    sums = jax.tree.leaves(state.sum if hasattr(state, "sum") else state)
     assert all(x.dtype == jnp.float32 for x in sums if jnp.issubdtype(x.dtype, jnp.floating))
 
 

@@ -119,7 +119,7 @@ for kind in (AxisType.Auto, AxisType.Explicit):
                  "b": jax.device_put(start["b"], NamedSharding(mesh, P()))}
         params, state = run(there)
         assert params["w"].sharding.spec[0] == "x", params["w"].sharding
-        assert state.inner[1].squares["w"].sharding.spec[0] == "x"
+        assert state.squares["w"].sharding.spec[0] == "x"
     for name in start:
         np.testing.assert_allclose(params[name], alone[name], rtol=1e-4)
 """

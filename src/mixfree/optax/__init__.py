@@ -5,7 +5,6 @@ from mixfree.base.extras import require
 require("optax")
 
 from mixfree.optax.average import AverageState, averaged, averaging  # noqa: E402
-from mixfree.optax.guard import GuardState  # noqa: E402
 from mixfree.optax.ladder import LadderState, ladder, scale_by_ladder  # noqa: E402
 from mixfree.optax.mag import AdaGradNormState, adagrad_norm, mag  # noqa: E402
 from mixfree.optax.memory import Memory, MemoryState, memory  # noqa: E402
@@ -14,7 +13,6 @@ from mixfree.optax.mlmc import MLMCState, mlmc  # noqa: E402
 __all__ = [
     "AdaGradNormState",
     "AverageState",
-    "GuardState",
     "LadderState",
     "MLMCState",
     "Memory",

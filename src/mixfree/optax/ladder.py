@@ -7,11 +7,23 @@ import jax.numpy as jnp
 import optax
 
 from mixfree.base.arithmetic import farthest_of
-from mixfree.base.checks import check_positive, check_whole
-from mixfree.optax.average import averaging
-from mixfree.optax.guard import guarded
-from mixfree.optax.rounding import unrounded
-from mixfree.optax.trees import apply_if, cast_like, largest, norm, replicated, total, wide, widest
+from mixfree.base.checks import check_one_of, check_positive, check_whole
+from mixfree.dropins import OUTPUTS, newest_weight
+from mixfree.optax.average import AverageState
+from mixfree.optax.rounding import change_of, is_narrow, lost_by
+from mixfree.optax.trees import (
+    acceptable,
+    apply_if,
+    cast_like,
+    largest,
+    norm,
+    real_arrays,
+    replicated,
+    separate,
+    total,
+    wide,
+    widest,
+)
 from mixfree.steps.ladder_rule import (
     BLOCK,
     LEVELS,
@@ -30,7 +42,8 @@ FARTHEST = 1e15  # largest λ whose squares can be summed in float32; float64 ha
 class LadderState(NamedTuple):
     """The state of the reference, with trees for vectors."""
 
-    step: jax.Array
+    steps: jax.Array
+    skipped: jax.Array  # gradients that were not finite
     scale: Scale
     kappa: jax.Array
     total: jax.Array
@@ -40,8 +53,15 @@ class LadderState(NamedTuple):
     squares: Any
     weighted_sum: Any
     origin: Any
-    mean: Any
+    mean: Any  # the output if it is an ``AverageState``
     before: Any
+    output: Any  # another average, or ()
+    lost: Any  # rounding errors of parameters narrower than float32, or ()
+
+    @property
+    def samples(self) -> jax.Array:
+        """Number of gradients used: one per step."""
+        return self.steps
 
 
 def ladder(
@@ -77,8 +97,8 @@ def ladder(
     >>> bool(jnp.linalg.norm(w - goal) < 0.2)
     True
     """
-    step = scale_by_ladder(alpha=alpha, first=first, block=block)
-    return guarded(unrounded(optax.chain(averaging(output), step, optax.scale(-1.0))))
+    check_one_of(output, "output", OUTPUTS)
+    return _ladder(alpha, first, block, output)
 
 
 def scale_by_ladder(
@@ -107,12 +127,20 @@ def scale_by_ladder(
     >>> bool(jnp.abs(w - 3.0).max() < 0.1)
     True
     """
+    return _ladder(alpha, first, block, None)
+
+
+def _ladder(
+    alpha: Any, first: Any, block: int, output: str | None
+) -> optax.GradientTransformationExtraArgs:
+    """Return the ladder with an output and a sign, or without either."""
     for name, value in (("alpha", alpha), ("first", first)):
         if value is not None and not isinstance(value, jax.Array):
             check_positive(value, name)
     check_whole(block, "block", most=1 << 16)
 
     def init(params: Any) -> LadderState:
+        params = real_arrays(params)
         x = jax.tree.map(lambda p: jnp.array(p, wide(p.dtype)), params)
         kind, entries = widest(x), sum(leaf.size for leaf in jax.tree.leaves(x))
         zero, width = jnp.zeros((), kind), len(range(0, entries, stride_of(entries)))
@@ -121,29 +149,52 @@ def scale_by_ladder(
         scale = Scale(zero + begin, zero + begin, zero)
         if alpha is not None:
             scale = Scale(zero + alpha, zero + 1.0, zero)
-        zeros = jax.tree.map(jnp.zeros_like, x)
-        return LadderState(
-            step=jnp.zeros((), jnp.int32),
-            scale=scale._replace(margin=zero + scale.margin),
-            kappa=zero + 1.0,
-            total=zero,
-            totals=jnp.zeros(LEVELS, kind),
-            carry=jnp.zeros(width, kind),
-            halves=jnp.zeros((LEVELS, width), kind),
-            squares=zeros,
-            weighted_sum=zeros,
-            origin=x,
-            mean=x,
-            before=x,
+        zeros, none = jax.tree.map(jnp.zeros_like, x), jnp.zeros((), jnp.uint32)
+        other = output not in (None, "recent", "last")
+        state: LadderState = separate(
+            LadderState(
+                steps=jnp.zeros((), jnp.int32),
+                skipped=none,
+                scale=scale._replace(margin=zero + scale.margin),
+                kappa=zero + 1.0,
+                total=zero,
+                totals=jnp.zeros(LEVELS, kind),
+                carry=jnp.zeros(width, kind),
+                halves=jnp.zeros((LEVELS, width), kind),
+                squares=zeros,
+                weighted_sum=zeros,
+                origin=x,
+                mean=AverageState(none, x) if output == "recent" else x,
+                before=x,
+                output=AverageState(none, x) if other else (),
+                lost=() if output is None else jax.tree.map(_nothing_lost, params),
+            )
         )
+        return state
 
-    def update(updates: Any, state: LadderState, params: Any = None) -> Any:
+    def update(updates: Any, state: LadderState, params: Any = None, **extra: Any) -> Any:
         if params is None:
             raise ValueError("ladder needs the parameters: call update(updates, state, params)")
-        g, x = cast_like(updates, state.squares), cast_like(params, state.squares)
-        after = state._replace(step=state.step + 1)
+        params, good = real_arrays(params), acceptable(updates)
+        x = cast_like(params, state.squares)
+        if output is not None:
+            x = jax.tree.map(lambda a, p, e: a + e if is_narrow(p) else a, x, params, state.lost)
+        # A gradient that is not finite counts as 0, and does not count as a step.
+        g = jax.tree.map(
+            lambda a, q: jnp.where(good, a, 0.0).astype(q.dtype), updates, state.squares
+        )
+        steps, kind = state.steps + good, state.scale.lam.dtype
+        t = steps.astype(kind)
+        after = state._replace(
+            steps=steps,
+            skipped=state.skipped + ~good,
+            mean=_averaged(state.mean, x, good * newest_share(t)),
+        )
+        if isinstance(state.output, AverageState):
+            weight = good * newest_weight(str(output), jnp.maximum(t, 1.0))
+            after = after._replace(output=_averaged(state.output, x, weight))
         if alpha is None:
-            after = _search(after, g, x)
+            after = _search(after, g, x, good)
         else:
             rbar = jnp.zeros_like(state.scale.rbar) + alpha
             after = after._replace(scale=state.scale._replace(rbar=rbar))
@@ -153,49 +204,64 @@ def scale_by_ladder(
         # Beyond this scale the run diverges, and stops.
         farthest = farthest_of(float) if lam.dtype == jnp.float64 else FARTHEST
         factor = jnp.where(lam > farthest, 0.0, rbar) / jnp.sqrt(state.kappa)
-        moved = jax.tree.map(lambda a, b: (factor.astype(a.dtype) * a).astype(b.dtype), u, updates)
-        weight = lam * jnp.sqrt(after.step.astype(lam.dtype))
-        sketched = weight * _sketch(u, lam.dtype)
-        return moved, _climb(after._replace(squares=squares), sketched, block)
+        factor = factor if output is None else -factor
+        after = _climb(
+            after._replace(squares=squares), lam * jnp.sqrt(t) * _sketch(u, kind), block, good
+        )
+        moved = jax.tree.map(lambda a: factor.astype(a.dtype) * a, u)
+        if output is None:
+            return cast_like(moved, updates), after
+        goals = jax.tree.map(jnp.add, x, moved)
+        changes = jax.tree.map(change_of, params, goals, moved)
+        after = after._replace(lost=jax.tree.map(lost_by, params, goals, changes, state.lost))
+        return cast_like(changes, updates), after
 
-    return optax.GradientTransformation(init, update)
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _nothing_lost(p: jax.Array) -> jax.Array:
+    return jnp.zeros(p.shape if is_narrow(p) else 0, wide(p.dtype))
+
+
+def _averaged(average: Any, x: Any, weight: jax.Array) -> Any:
+    """Move an average towards the points."""
+    if isinstance(average, AverageState):
+        count = average.count + (weight > 0).astype(jnp.uint32)
+        return AverageState(count, _averaged(average.average, x, weight))
+    return jax.tree.map(lambda m, at: m + weight.astype(m.dtype) * (at - m), average, x)
 
 
 def _inverse_root(squares: jax.Array) -> jax.Array:
-    return jnp.where(squares > 0, 1.0 / jnp.sqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
+    return jnp.where(squares > 0, jax.lax.rsqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
 
 
-def _search(state: LadderState, g: Any, x: Any) -> LadderState:
+def _search(state: LadderState, g: Any, x: Any, good: jax.Array) -> LadderState:
     """Update r̄ and λ, and restart from the mean point if the run has arrived."""
-    scale, step = state.scale, state.step
-    kind = scale.lam.dtype
+    old, kind = state.scale, state.scale.lam.dtype
+    mean = state.mean.average if isinstance(state.mean, AverageState) else state.mean
 
     def free(pull: jax.Array, before: jax.Array, at: jax.Array, origin: jax.Array) -> jax.Array:
         # What does not move in spite of gradients does not hold up the rest.
         return jnp.where((at == origin) & (before != 0.0), 0.0, jnp.abs(pull))
 
     ways = jax.tree.map(lambda a, at, origin: a * (origin - at), g, x, state.origin)
-    pull = jax.tree.map(lambda s, a: s + scale.lam.astype(a.dtype) * a, state.weighted_sum, g)
+    pull = jax.tree.map(lambda s, a: s + old.lam.astype(a.dtype) * a, state.weighted_sum, g)
     size = total(jax.tree.map(free, pull, state.weighted_sum, x, state.origin))
-    share = newest_share(step.astype(kind))
-    mean = jax.tree.map(lambda m, at: m + share.astype(m.dtype) * (at - m), state.mean, x)
-    before, moved = apply_if(
-        ends_epoch(step),
-        lambda old: (mean, largest(jax.tree.map(jnp.subtract, mean, old[0])).astype(kind)),
-        (state.before, jnp.zeros((), kind)),
-    )
-    scale = scale._replace(numerator=scale.numerator + scale.lam * total(ways))
-    arrived, scale = update_scale(jnp, scale, size, moved)
-    origin, pull = apply_if(
-        arrived, lambda old: (mean, jax.tree.map(jnp.zeros_like, old[1])), (state.origin, pull)
-    )
-    return state._replace(
-        scale=Scale(*(value.astype(kind) for value in scale)),
-        weighted_sum=pull,
-        origin=origin,
-        mean=mean,
-        before=before,
-    )
+    scale = old._replace(numerator=old.numerator + old.lam * total(ways))
+    _, scale = update_scale(jnp, scale, size, 0.0)
+    scale = Scale(*(jnp.where(good, a, b).astype(kind) for a, b in zip(scale, old, strict=True)))
+
+    def compare(end: Any) -> Any:
+        before, origin, pull, scale = end
+        moved = largest(jax.tree.map(jnp.subtract, mean, before)).astype(kind)
+        arrived, scale = update_scale(jnp, scale, 0.0, moved)
+        origin = jax.tree.map(lambda m, o: jnp.where(arrived, m, o), mean, origin)
+        pull = jax.tree.map(lambda s: jnp.where(arrived, 0.0, s), pull)
+        return mean, origin, pull, Scale(*(value.astype(kind) for value in scale))
+
+    end = (state.before, state.origin, pull, scale)
+    before, origin, pull, scale = apply_if(ends_epoch(state.steps) & good, compare, end)
+    return state._replace(scale=scale, weighted_sum=pull, origin=origin, before=before)
 
 
 def _sketch(tree: Any, kind: Any) -> jax.Array:
@@ -208,10 +274,10 @@ def _sketch(tree: Any, kind: Any) -> jax.Array:
     return jnp.concatenate(found)
 
 
-def _climb(state: LadderState, sketched: jax.Array, block: int) -> LadderState:
+def _climb(state: LadderState, sketched: jax.Array, block: int, good: jax.Array) -> LadderState:
     """Add the latest sketch to the levels, and update κ at the end of a block."""
     whole, carry = state.total + sketched @ sketched, state.carry + sketched
-    blocks = state.step // block
+    blocks = state.steps // block
 
     def rise(level: Any) -> Any:
         j, halves, totals, carry = level
@@ -227,5 +293,5 @@ def _climb(state: LadderState, sketched: jax.Array, block: int) -> LadderState:
         return halves.at[j].set(carry), totals, jnp.zeros_like(carry), kappa
 
     levels = (state.halves, state.totals, carry, state.kappa)
-    halves, totals, carry, kappa = apply_if(state.step % block == 0, full, levels)
+    halves, totals, carry, kappa = apply_if((state.steps % block == 0) & good, full, levels)
     return state._replace(halves=halves, totals=totals, carry=carry, kappa=kappa, total=whole)

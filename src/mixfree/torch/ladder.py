@@ -1,6 +1,7 @@
 """The ladder for PyTorch: vector updates around the scalar rule of the reference."""
 
 import math
+from operator import mul
 from types import SimpleNamespace
 from typing import Any
 
@@ -136,10 +137,10 @@ class Ladder(StreamOptimizer):
             each._replace(gradients=[g.to(points[p].dtype) for p, g in zip(*each[1:], strict=True)])
             for each in given
         ]
-        along = self._pull(given, points)
+        weights, dots = self._pull(given, points)
         self._count_step()
         if run["alpha"] is None:
-            self._search(along, points)
+            self._search(weights, dots, points)
         directions: Points = {}
         for _, moving, gradients in given:
             squares = self._get("squares", moving)
@@ -152,16 +153,17 @@ class Ladder(StreamOptimizer):
         self._climb(self._sketch(directions), run["lam"] ** 2 * math.sqrt(run["steps"]))
         return True
 
-    def _pull(self, given: list[Given], points: Points) -> Tensors:
-        """Add λ g to its sum; return the parts of λ g·(o − x)."""
-        dots = []
+    def _pull(self, given: list[Given], points: Points) -> tuple[list[float], Tensors]:
+        """Add λ g to its sum; return λ and g·(o − x) of every parameter."""
+        weights, dots = [], []
         for group, params, gradients in given:
             weight = self.run["lam"] * float(group["lr"])
             torch._foreach_add_(self._get("weighted_sum", params), gradients, alpha=weight)
             ahead = torch._foreach_sub(self._get("origin", params), [points[p] for p in params])
             for g, way in zip(gradients, ahead, strict=True):
-                dots.append(weight * torch.dot(g.reshape(-1), way.reshape(-1)))
-        return dots
+                dots.append(torch.dot(g.reshape(-1), way.reshape(-1)))
+                weights.append(weight)
+        return weights, dots
 
     def _begin(self, points: Points) -> None:
         """Set the first distance, and the state of parameters that are new."""
@@ -180,7 +182,7 @@ class Ladder(StreamOptimizer):
                 new = {"origin": x, "before": x.clone(), "squares": tiny}
                 self.state[p].update(new, weighted_sum=torch.zeros_like(x))
 
-    def _search(self, along: Tensors, points: Points) -> None:
+    def _search(self, weights: list[float], dots: Tensors, points: Points) -> None:
         """Update r̄ and λ, and restart from the mean point if the run has arrived."""
         run, params, t = self.run, list(points), self.steps
         mean = "average" if run["output"] == "recent" else "mean"
@@ -193,8 +195,9 @@ class Ladder(StreamOptimizer):
             torch._foreach_copy_(before, means)
         pulls = self._get("weighted_sum", params)
         sizes = [pull.sum() for pull in torch._foreach_abs(pulls)]
-        found = numbers([*along, *sizes], params[0])
-        numerator, size = sum(found[: len(along)]), sum(found[len(along) :])
+        found = numbers([*dots, *sizes], params[0])
+        numerator = sum(map(mul, weights, found))
+        size = sum(found[len(dots) :])
         scale = Scale(run["rbar"], run["lam"], run["numerator"] + numerator, run["margin"])
         arrived, scale = update_scale(np, scale, size, moved)
         run.update({name: float(value) for name, value in scale._asdict().items()})

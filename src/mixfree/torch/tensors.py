@@ -54,11 +54,13 @@ def norm(tensors: Tensors, like: torch.Tensor, largest: bool = False) -> float:
     5.0
     """
     parts = [part for part in tensors if part.numel()]
-    norms = torch._foreach_norm(parts, torch.inf if largest else 2.0) if parts else []
-    kind = sums_dtype(like.device)
+    if not parts:
+        parts = [torch.zeros(1, dtype=torch.float32, device=local(like).device)]
+    norms = torch.stack(torch._foreach_norm(parts, torch.inf if largest else 2.0))
+    norms = norms.to(sums_dtype(norms.device))
     if largest:
-        return max(numbers([n.to(kind) for n in norms], like, largest), default=0.0)
-    return math.sqrt(sum(numbers([n.to(kind) ** 2 for n in norms], like)))
+        return float(summed(norms.amax(), like, largest))
+    return math.sqrt(float(summed((norms * norms).sum(), like)))
 
 
 def first_entry(tensor: torch.Tensor) -> int:

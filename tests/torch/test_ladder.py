@@ -75,20 +75,6 @@ def test_a_group_added_later_had_zero_gradients_before():
     torch.testing.assert_close(flat(late), flat(always), rtol=1e-8, atol=1e-10)
 
 
-def test_maximize_climbs():
-    up, down = network(dtype=torch.float64), network(dtype=torch.float64)
-    start = flat(up)
-    climbing, falling = ladder(up, maximize=True), ladder(down)
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        for p, q in zip(up.parameters(), down.parameters(), strict=True):
-            p.grad = q.grad = torch.tensor(rng.standard_normal(p.shape))
-        climbing.step()
-        falling.step()
-    torch.testing.assert_close(flat(up) - start, start - flat(down))
-    assert (flat(up) - start).norm() > 0
-
-
 def test_gradients_with_other_strides_than_their_parameter():
     """Entries added in the order of the memory instead of that of the indices."""
     runs = []

@@ -23,7 +23,7 @@ SQUARES, WEIGHTED_SUM, ORIGIN, MEAN, BEFORE, U = range(6)  # rows of the table; 
 SCALARS = ("rbar", "lam", "numerator", "margin", "kappa", "total")
 # Positions of the numbers; V_j is at TOTALS + j.
 RBAR, LAM, NUMERATOR, MARGIN, KAPPA, TOTAL, SIZE, SHRINK, TOTALS = range(9)
-CARRY, HALVES = range(2)  # rows of the sketch; the halves of level j from HALVES on
+CARRY, NEWEST, HALVES = range(3)  # rows of the sketch; the halves of level j from HALVES on
 
 
 class LadderPlan(NamedTuple):
@@ -51,7 +51,7 @@ def numbers_of(state: LadderState) -> tuple[Array, Array]:
     """The numbers of the state, and the sketch."""
     scalars = (getattr(state, name) for name in SCALARS)
     numbers = [*scalars, 0.0, 1.0 / math.sqrt(state.kappa), *state.totals]
-    return np.array(numbers), np.vstack([state.carry, state.halves])
+    return np.array(numbers), np.vstack([state.carry, 0.0 * state.carry, state.halves])
 
 
 def return_numbers(state: LadderState, numbers: Array, sketch: Array) -> None:
@@ -138,38 +138,47 @@ def step_of_ladder(plan, domain, run, row, factor, weight):
     """One step along the gradient factor · row, with weight · x added to the output's sum."""
     table, numbers, sketch, step = run.table, run.rates, run.sketch, run.counts[STEPS]
     search(plan, table, numbers, run.x, row, float(factor), step)
-    move(run, row, factor, weight, plan.length * numbers[RBAR] * numbers[SHRINK])
-    weight = numbers[LAM] * math.sqrt(step)
-    # A distance that is known lets LLVM read several coordinates at once.
-    add_to_sketch(numbers, sketch, table[U], weight, 1 if plan.stride == 1 else plan.stride)
+    size = plan.length * numbers[RBAR] * numbers[SHRINK]
+    if plan.stride == 1:  # another array than the table's lets LLVM skip comparing addresses
+        move(run, row, factor, weight, size, sketch[NEWEST])
+    else:
+        move(run, row, factor, weight, size, table[U])
+        pick(table[U], run.x.size, plan.stride, sketch[NEWEST])
+    add_to_sketch(numbers, sketch, numbers[LAM] * math.sqrt(step))
     if step % plan.block == 0:
         climb(numbers, sketch, step // plan.block)
     project(domain, run, np.inf)
 
 
 @inline
-def move(run, row, factor, weight, size):
-    """Move every coordinate, and leave u in the table."""
-    squares, u = run.table[SQUARES], run.table[U]
-    x, sums, lam = run.x, run.sums[0], run.rates[LAM]
+def move(run, row, factor, weight, size, scaled):
+    """Move every coordinate, and leave u in ``scaled``."""
+    squares, x, sums, lam = run.table[SQUARES], run.x, run.sums[0], run.rates[LAM]
     for k in range(x.size):
         weighted = lam * (factor * row[k])
         square = squares[k] + weighted * weighted
         squares[k] = square
-        u[k] = weighted / math.sqrt(square if square > 0.0 else 1.0)
+        u = weighted / math.sqrt(square if square > 0.0 else 1.0)
+        scaled[k] = u
         sums[k] += weight * x[k]
-        x[k] -= x.dtype.type(size * u[k])
+        x[k] -= x.dtype.type(size * u)
+
+
+@out_of_line
+def pick(u, size, stride, out):
+    """Copy every so many of the first ``size`` entries."""
+    for k in range(0, size, stride):
+        out[k // stride] = u[k]
 
 
 @inline
-def add_to_sketch(numbers, sketch, u, weight, stride):
-    """Add weight times every so many entries of u, and their squares to V_0."""
-    carry, square = sketch[CARRY], 0.0
+def add_to_sketch(numbers, sketch, weight):
+    """Add weight times the newest entries, and their squares to V_0."""
+    newest, carry, square = sketch[NEWEST], sketch[CARRY], 0.0
     for b in range(carry.size):
-        entry = weight * u[b * stride]
-        square += entry * entry
-        carry[b] += entry
-    numbers[TOTAL] += square
+        square += newest[b] * newest[b]
+        carry[b] += weight * newest[b]
+    numbers[TOTAL] += weight * weight * square
 
 
 @inline

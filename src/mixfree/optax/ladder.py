@@ -10,7 +10,6 @@ from mixfree.base.arithmetic import farthest_of
 from mixfree.base.checks import check_one_of, check_positive, check_whole
 from mixfree.dropins import OUTPUTS, newest_weight
 from mixfree.optax.average import AverageState
-from mixfree.optax.rounding import change_of, is_narrow, lost_by
 from mixfree.optax.trees import (
     acceptable,
     apply_if,
@@ -24,17 +23,8 @@ from mixfree.optax.trees import (
     wide,
     widest,
 )
-from mixfree.steps.ladder_rule import (
-    BLOCK,
-    LEVELS,
-    Scale,
-    ends_epoch,
-    first_distance,
-    inflation,
-    newest_share,
-    stride_of,
-    update_scale,
-)
+from mixfree.steps import ladder_rule as rule
+from mixfree.steps.ladder_rule import BLOCK, LEVELS, Scale
 
 FARTHEST = 1e15  # largest λ whose squares can be summed in float32; float64 has more room
 
@@ -143,9 +133,9 @@ def _ladder(
         params = real_arrays(params)
         x = jax.tree.map(lambda p: jnp.array(p, wide(p.dtype)), params)
         kind, entries = widest(x), sum(leaf.size for leaf in jax.tree.leaves(x))
-        zero, width = jnp.zeros((), kind), len(range(0, entries, stride_of(entries)))
+        zero, width = jnp.zeros((), kind), rule.width_of(entries)
         rms = norm(x) / max(1, entries) ** 0.5
-        begin = first_distance(jnp, largest(x), rms) if first is None else first
+        begin = rule.first_distance(jnp, largest(x), rms) if first is None else first
         scale = Scale(zero + begin, zero + begin, zero)
         if alpha is not None:
             scale = Scale(zero + alpha, zero + 1.0, zero)
@@ -178,7 +168,7 @@ def _ladder(
         params, good = real_arrays(params), acceptable(updates)
         x = cast_like(params, state.squares)
         if output is not None:
-            x = jax.tree.map(lambda a, p, e: a + e if is_narrow(p) else a, x, params, state.lost)
+            x = jax.tree.map(lambda a, p, e: a + e if _is_narrow(p) else a, x, params, state.lost)
         # A gradient that is not finite counts as 0, and does not count as a step.
         g = jax.tree.map(
             lambda a, q: jnp.where(good, a, 0.0).astype(q.dtype), updates, state.squares
@@ -188,7 +178,7 @@ def _ladder(
         after = state._replace(
             steps=steps,
             skipped=state.skipped + ~good,
-            mean=_averaged(state.mean, x, good * newest_share(t)),
+            mean=_averaged(state.mean, x, good * rule.newest_share(t)),
         )
         if isinstance(state.output, AverageState):
             weight = good * newest_weight(str(output), jnp.maximum(t, 1.0))
@@ -212,15 +202,15 @@ def _ladder(
         if output is None:
             return cast_like(moved, updates), after
         goals = jax.tree.map(jnp.add, x, moved)
-        changes = jax.tree.map(change_of, params, goals, moved)
-        after = after._replace(lost=jax.tree.map(lost_by, params, goals, changes, state.lost))
+        changes = jax.tree.map(_change, params, goals, moved)
+        after = after._replace(lost=jax.tree.map(_lost, params, goals, changes, state.lost))
         return cast_like(changes, updates), after
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
 def _nothing_lost(p: jax.Array) -> jax.Array:
-    return jnp.zeros(p.shape if is_narrow(p) else 0, wide(p.dtype))
+    return jnp.zeros(p.shape if _is_narrow(p) else 0, wide(p.dtype))
 
 
 def _averaged(average: Any, x: Any, weight: jax.Array) -> Any:
@@ -248,26 +238,26 @@ def _search(state: LadderState, g: Any, x: Any, good: jax.Array) -> LadderState:
     pull = jax.tree.map(lambda s, a: s + old.lam.astype(a.dtype) * a, state.weighted_sum, g)
     size = total(jax.tree.map(free, pull, state.weighted_sum, x, state.origin))
     scale = old._replace(numerator=old.numerator + old.lam * total(ways))
-    _, scale = update_scale(jnp, scale, size, 0.0)
+    _, scale = rule.update_scale(jnp, scale, size, 0.0)
     scale = Scale(*(jnp.where(good, a, b).astype(kind) for a, b in zip(scale, old, strict=True)))
 
     def compare(end: Any) -> Any:
         before, origin, pull, scale = end
         moved = largest(jax.tree.map(jnp.subtract, mean, before)).astype(kind)
-        arrived, scale = update_scale(jnp, scale, 0.0, moved)
+        arrived, scale = rule.update_scale(jnp, scale, 0.0, moved)
         origin = jax.tree.map(lambda m, o: jnp.where(arrived, m, o), mean, origin)
         pull = jax.tree.map(lambda s: jnp.where(arrived, 0.0, s), pull)
         return mean, origin, pull, Scale(*(value.astype(kind) for value in scale))
 
     end = (state.before, state.origin, pull, scale)
-    before, origin, pull, scale = apply_if(ends_epoch(state.steps) & good, compare, end)
+    before, origin, pull, scale = apply_if(rule.ends_epoch(state.steps) & good, compare, end)
     return state._replace(scale=scale, weighted_sum=pull, origin=origin, before=before)
 
 
 def _sketch(tree: Any, kind: Any) -> jax.Array:
     """Return every so many of the entries of all leaves."""
     leaves, at, found = [replicated(x) for x in jax.tree.leaves(tree)], 0, []
-    stride = stride_of(sum(x.size for x in leaves))
+    stride = rule.stride_of(sum(x.size for x in leaves))
     for x in leaves:
         found.append(x.reshape(-1)[-at % stride :: stride].astype(kind))
         at += x.size
@@ -289,9 +279,30 @@ def _climb(state: LadderState, sketched: jax.Array, block: int, good: jax.Array)
         j, halves, totals, carry = jax.lax.while_loop(
             lambda level: (blocks >> level[0]) & 1 == 0, rise, start
         )
-        kappa = inflation(jnp, totals, whole)
+        kappa = rule.inflation(jnp, totals, whole)
         return halves.at[j].set(carry), totals, jnp.zeros_like(carry), kappa
 
     levels = (state.halves, state.totals, carry, state.kappa)
     halves, totals, carry, kappa = apply_if((state.steps % block == 0) & good, full, levels)
     return state._replace(halves=halves, totals=totals, carry=carry, kappa=kappa, total=whole)
+
+
+def _is_narrow(p: jax.Array) -> bool:
+    """Whether a parameter has fewer digits than float32, so that short steps would be lost."""
+    return bool(p.dtype != wide(p.dtype))
+
+
+def _change(p: jax.Array, goal: jax.Array, moved: jax.Array) -> jax.Array:
+    """Return the update that moves a parameter to the rounded goal."""
+    return _rounded(_rounded(goal, p) - p, p) if _is_narrow(p) else moved
+
+
+def _lost(p: jax.Array, goal: jax.Array, change: jax.Array, before: jax.Array) -> jax.Array:
+    """Return the rounding error of a narrow parameter after an update."""
+    return goal - _rounded(p + change, p) if _is_narrow(p) else before
+
+
+def _rounded(x: jax.Array, like: jax.Array) -> jax.Array:
+    """Round ``x`` to the dtype of ``like``; XLA may optimise a cast there and back away."""
+    kind = jnp.finfo(like.dtype)
+    return jax.lax.reduce_precision(x, kind.nexp, kind.nmant)

@@ -8,19 +8,8 @@ import numpy as np
 from mixfree.base.arithmetic import Array, dot
 from mixfree.base.checks import check_positive, check_whole
 from mixfree.base.state import State, UnitChange
-from mixfree.steps.ladder_rule import (
-    BLOCK,
-    LEVELS,
-    MARGIN,
-    Scale,
-    climb,
-    ends_epoch,
-    first_distance,
-    inflation,
-    newest_share,
-    stride_of,
-    update_scale,
-)
+from mixfree.steps import ladder_rule as rule
+from mixfree.steps.ladder_rule import BLOCK, LEVELS, MARGIN, Scale
 from mixfree.steps.profile import Profile
 
 _LEVELS = np.arange(LEVELS)
@@ -116,11 +105,10 @@ class Ladder:
 
     def start(self, x0: Array) -> LadderState:
         """State of a run that has seen no gradient."""
-        origin = x0.astype(np.float64)
-        width = origin[:: stride_of(x0.size)].size
+        origin, width = x0.astype(np.float64), rule.width_of(x0.size)
         first = self.first
         if first is None:
-            first = first_distance(np, np.abs(origin).max(), math.sqrt(np.mean(origin**2)))
+            first = rule.first_distance(np, np.abs(origin).max(), math.sqrt(np.mean(origin**2)))
         return LadderState(
             rbar=float(first if self.alpha is None else self.alpha),
             lam=float(first) if self.alpha is None else 1.0,
@@ -167,29 +155,29 @@ class Ladder:
 
     def _climb(self, state: LadderState, vector: Array, step: int) -> None:
         """Add a vector to the sketch, and update κ at the end of a block."""
-        sketch = vector[:: stride_of(vector.size)]
+        sketch = vector[:: rule.stride_of(vector.size)]
         state.total += dot(sketch, sketch)
         state.carry += sketch
         if step % self.block == 0:
             levels = (state.halves, state.totals, state.carry)
-            state.halves, state.totals = climb(np, *levels, step // self.block, _LEVELS)
+            state.halves, state.totals = rule.climb(np, *levels, step // self.block, _LEVELS)
             state.carry = np.zeros_like(state.carry)
-            state.kappa = float(inflation(np, state.totals, state.total))
+            state.kappa = float(rule.inflation(np, state.totals, state.total))
 
     def _search(self, state: LadderState, g: Array, step: int, x: Array) -> None:
         """Update r̄ and λ, and restart from the mean point if the run has arrived."""
         stuck = (x == state.origin) & (state.weighted_sum != 0.0)
         state.weighted_sum += state.lam * g
-        state.mean += newest_share(step) * (x - state.mean)
+        state.mean += rule.newest_share(step) * (x - state.mean)
         moved, size = 0.0, float(np.abs(state.weighted_sum[~stuck]).sum())
-        if ends_epoch(step):
+        if rule.ends_epoch(step):
             moved = float(np.abs(state.mean - state.before).max())
             state.before = state.mean.copy()
         state.numerator += state.lam * dot(g, state.origin - x)
         if self.alpha is not None:
             return
         scale = Scale(state.rbar, state.lam, state.numerator, state.margin)
-        arrived, scale = update_scale(np, scale, size, moved)
+        arrived, scale = rule.update_scale(np, scale, size, moved)
         state.rbar, state.lam, state.numerator, state.margin = map(float, scale)
         if arrived:
             state.origin, state.weighted_sum = state.mean.copy(), np.zeros_like(state.mean)

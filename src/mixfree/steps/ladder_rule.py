@@ -165,6 +165,11 @@ def stride_of(entries: int) -> int:
     return max(1, found)
 
 
+def width_of(entries: int) -> int:
+    """Number of coordinates in the sketch."""
+    return len(range(0, entries, stride_of(entries)))
+
+
 def _larger(xp: Any, a: Any, b: Any) -> Any:
     """The larger of two numbers; torch.maximum takes no Python numbers."""
     return xp.where(a > b, a, b)

@@ -11,18 +11,8 @@ from torch.optim.optimizer import ParamsT
 
 from mixfree import steps
 from mixfree.base.arithmetic import farthest_of
-from mixfree.steps.ladder_rule import (
-    BLOCK,
-    LEVELS,
-    MARGIN,
-    Scale,
-    ends_epoch,
-    first_distance,
-    inflation,
-    newest_share,
-    stride_of,
-    update_scale,
-)
+from mixfree.steps import ladder_rule as rule
+from mixfree.steps.ladder_rule import BLOCK, LEVELS, MARGIN, Scale
 from mixfree.steps.profile import CorrelationScale, Profile
 from mixfree.torch.stream import Given, StreamOptimizer, check_multiplier
 from mixfree.torch.tensors import (
@@ -171,7 +161,8 @@ class Ladder(StreamOptimizer):
         if run["lam"] == 0.0:
             like, xs = next(iter(points)), list(points.values())
             rms = norm(xs, like) / math.sqrt(max(1, sum(p.numel() for p in points)))
-            first = run["first"] or float(first_distance(np, norm(xs, like, largest=True), rms))
+            largest = norm(xs, like, largest=True)
+            first = run["first"] or float(rule.first_distance(np, largest, rms))
             run["rbar"] = float(first if run["alpha"] is None else run["alpha"])
             run["lam"] = first if run["alpha"] is None else 1.0
         for p in points:
@@ -187,9 +178,9 @@ class Ladder(StreamOptimizer):
         run, params, t = self.run, list(points), self.steps
         mean = "average" if run["output"] == "recent" else "mean"
         if mean == "mean":
-            self._lerp(mean, list(points.values()), newest_share(t))
+            self._lerp(mean, list(points.values()), rule.newest_share(t))
         means, moved = self._get(mean, params), 0.0
-        if ends_epoch(t):
+        if rule.ends_epoch(t):
             before = self._get("before", params)
             moved = norm(list(torch._foreach_sub(means, before)), params[0], largest=True)
             torch._foreach_copy_(before, means)
@@ -199,7 +190,7 @@ class Ladder(StreamOptimizer):
         numerator = sum(map(mul, weights, found))
         size = sum(found[len(dots) :])
         scale = Scale(run["rbar"], run["lam"], run["numerator"] + numerator, run["margin"])
-        arrived, scale = update_scale(np, scale, size, moved)
+        arrived, scale = rule.update_scale(np, scale, size, moved)
         run.update({name: float(value) for name, value in scale._asdict().items()})
         if arrived:
             torch._foreach_copy_(self._get("origin", params), means)
@@ -244,7 +235,7 @@ class Ladder(StreamOptimizer):
         """Return the state of the first parameter, which also has that of the sketch."""
         params = self._parameters()
         state, like = self.state[params[0]], local(params[0])
-        width = len(range(0, entries := sum(p.numel() for p in params), stride_of(entries)))
+        width = rule.width_of(sum(p.numel() for p in params))
         if "carry" not in state:
             zeros = torch.zeros(LEVELS + 1, width, dtype=sums_dtype(like.device)).to(like.device)
             state.update(carry=zeros[0].clone(), halves=zeros[1:].clone(), totals=zeros[:, 0])
@@ -262,7 +253,7 @@ class Ladder(StreamOptimizer):
             if p in directions:
                 parts[at + first_entry(p)] = directions[p]
             at += p.numel()
-        return summed(sketch(parts, stride_of(at), self._levels()["carry"]), params[0])
+        return summed(sketch(parts, rule.stride_of(at), self._levels()["carry"]), params[0])
 
     def _climb(self, sketched: torch.Tensor, weight: float) -> None:
         """Add the latest sketch to the levels, and update κ at the end of a block."""
@@ -279,4 +270,4 @@ class Ladder(StreamOptimizer):
                 level += 1
             halves[level] = carry
             levels["carry"].zero_()
-            run["kappa"] = float(inflation(torch, totals[:-1], totals[-1]))
+            run["kappa"] = float(rule.inflation(torch, totals[:-1], totals[-1]))

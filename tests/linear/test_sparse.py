@@ -318,7 +318,6 @@ def test_a_damaged_state_is_refused(make):
             ("sketch", lambda v: v[1:]),
             ("rates", lambda v: -v),
             ("cells", lambda v: -np.abs(v)),
-            ("cells", lambda v: 2.0 * v),
             ("counts", lambda v: -v),
             ("earlier", lambda v: v * np.nan),
         ]

@@ -13,6 +13,7 @@ from mixfree.linear.exact.mapping import ColumnMap
 
 MAX_OFFSET = 16.0  # (mean/deviation)² up to which sums about another origin lose four bits
 MAX_STACKED_ROWS = 1024  # rows per block below which multiplying all blocks at once is faster
+MAX_STACKED_TARGETS = 16  # targets up to which columns and targets are multiplied in one product
 PIECE_VALUES = 1 << 17  # values multiplied at a time, which stay in a cache: 1 MB
 MIN_PIECE_ROWS = 1024  # least rows multiplied at a time: with fewer, BLAS is slower
 
@@ -191,9 +192,10 @@ def _sums_about(
     n, columns = x.shape[-2:]
     if origin is not None:
         x, y = x - origin[..., None, :columns], y - origin[..., None, columns:]
-    gram = _gram(x, y, None if weights is None else np.sqrt(weights)[..., None])
+    scatter, cross, ends = _products(x, y, None if weights is None else np.sqrt(weights)[..., None])
     weight = np.asarray(np.full(x.shape[:-2], float(n)) if weights is None else weights.sum(-1))
-    total, diagonal = gram[..., -1, :-1], _diagonal(gram)[..., :-1]
+    total = np.concatenate([cross[..., -1], ends[..., 0, :]], axis=-1)
+    diagonal = np.concatenate([_diagonal(scatter), ends[..., 1, :]], axis=-1)
     mean = total / weight[..., None]
     far = total * mean
     # All rows of a small block may be equal, so blocks are judged together.
@@ -201,8 +203,8 @@ def _sums_about(
     accurate = bool((whole * (1.0 + 1.0 / MAX_OFFSET) <= square).all())
     accurate = accurate and bool(square.max(initial=0.0) <= MAX_VALUE**2)  # NaN is neither
     rest = total[..., :columns, None] * mean[..., None, :]
-    scatter = not_negative(gram[..., :columns, :columns] - rest[..., :columns])
-    cross = gram[..., :columns, columns:-1] - rest[..., columns:]
+    scatter = not_negative(scatter - rest[..., :columns])
+    cross = cross[..., :-1] - rest[..., columns:]
     squares = np.maximum((diagonal - far)[..., columns:], 0.0)
     mean = mean if origin is None else origin + mean
     return Sums(n, weight, mean, scatter, cross, squares), accurate
@@ -247,36 +249,41 @@ class Products:
             self.total += rows.T @ rows
 
 
-def _gram(x: Array, y: Array, root: Array | None) -> Array:
-    """Return the products of (columns, targets, 1) with each other, summed over rows."""
+def _products(x: Array, y: Array, root: Array | None) -> tuple[Array, Array, Array]:
+    """Return products of columns, those of columns with targets and 1, and of each target.
+
+    The last has the sums of the targets and of their squares.
+    """
     n, columns = x.shape[-2:]
-    size = columns + y.shape[-1] + 1
-    if x.ndim > 2 and n < MAX_STACKED_ROWS:  # copied side by side, for one product
-        z = np.empty((*x.shape[:-1], size))
-        z[..., :columns], z[..., columns:-1], z[..., -1] = x, y, 1.0
-        if root is not None:
-            z *= root
-        several: Array = z.swapaxes(-1, -2) @ z
-        return several
-    gram = np.zeros((*x.shape[:-2], size, size))
-    if x.ndim > 2:
-        for place in range(len(x)):
-            gram[place] = _gram(x[place], y[place], None if root is None else root[place])
-        return gram
-    products = Products(columns)
-    for start in range(0, n, products.piece):
-        piece = slice(start, start + products.piece)
-        rows, others = x[piece], np.ones((len(x[piece]), size - columns))
-        others[:, :-1] = y[piece]
-        if root is not None:
-            rows = rows * root[piece]
-            others *= root[piece]
-        products.add(rows)
-        gram[:columns, columns:] += rows.T @ others
-        gram[columns:, columns:] += others.T @ others
-    gram[:columns, :columns] = products.total
-    gram[columns:, :columns] = gram[:columns, columns:].T
-    return gram
+    if x.ndim > 2 and n >= MAX_STACKED_ROWS:
+        roots = [None] * len(x) if root is None else root
+        scatter, cross, ends = map(np.stack, zip(*map(_products, x, y, roots), strict=True))
+        return scatter, cross, ends
+    others = np.ones((*y.shape[:-1], y.shape[-1] + 1))
+    others[..., :-1] = y
+    others = others if root is None else others * root
+    ones = np.ones(n) if root is None else root[..., 0]
+    if x.ndim == 2:
+        products, cross = Products(columns), np.zeros((columns, others.shape[1]))
+        for start in range(0, n, products.piece):
+            piece = slice(start, start + products.piece)
+            rows = x[piece] if root is None else x[piece] * root[piece]
+            products.add(rows)
+            cross += rows.T @ others[piece]
+        scatter = products.total
+    else:
+        rows = x if root is None else x * root
+        if others.shape[-1] <= MAX_STACKED_TARGETS:  # copied side by side, for one product
+            both = np.concatenate([rows, others], axis=-1)
+            gram = both.swapaxes(-1, -2) @ both
+            scatter, cross = gram[..., :columns, :columns], gram[..., :columns, columns:]
+        else:
+            scatter, cross = (rows.swapaxes(-1, -2) @ each for each in (rows, others))
+    y = others[..., :-1]
+    ends = np.stack(
+        [np.einsum("...n,...nt->...t", ones, y), np.einsum("...nt,...nt->...t", y, y)], -2
+    )
+    return scatter, cross, ends
 
 
 def _added(apart: Array, *parts: Sums) -> tuple[Array, Array, Array]:

@@ -117,7 +117,8 @@ def scores_of(loss, weights, x, y):
     """Compute the scores of rows, and the inverse of the Hessian."""
     z = np.column_stack([x, np.ones(len(x))])
     line = z @ weights
-    inverse = np.linalg.inv((z * loss.at(line[:, None], y)[2]).T @ z)
+    curvature = 1.0 if isinstance(loss, Squared) else loss.at(line[:, None], y)[2]
+    inverse = np.linalg.inv((z * curvature).T @ z)
     return loss.derivative(line, y)[:, None] * z, inverse
 
 

@@ -129,17 +129,17 @@ def test_counts_are_those_of_plain_sorting(kind):
 
 
 @pytest.mark.parametrize(
-    ("path", "states", "least", "sentence"),
+    ("path", "states", "lower", "sentence"),
     [
-        ([0, 1] * 500 + [0, 0, 1, 1] * 500 + [9], None, 1, "state 9 was never left"),
-        (PATH, [0, 1, 2, 3], 0, "state 2 and 1 more were never left"),
-        ([0, 1, 1, 0, 1], None, 1, "too short for any bound"),
-        ([0, 1] * 5000, None, 51, ""),  # alternates
+        ([0, 1] * 500 + [0, 0, 1, 1] * 500 + [9], None, range(1, 10_000), "state 9 was never left"),
+        (PATH, [0, 1, 2, 3], range(10_000), "state 2 and 1 more were never left"),
+        ([0, 1, 1, 0, 1], None, [1], "too short for any bound"),
+        ([0, 1] * 5000, None, range(51, 10_000), ""),  # alternates
     ],
 )
-def test_paths_that_allow_no_upper_bound(path, states, least, sentence):
+def test_paths_that_allow_no_upper_bound(path, states, lower, sentence):
     result = estimate_mixing_time(path, states=states)
-    assert result.lower >= least and result.upper == math.inf
+    assert result.lower in lower and result.upper == math.inf
     assert sentence in result.sentence
     assert len(result.chain) == len(states or set(path))
 

@@ -229,7 +229,9 @@ def test_the_sample_that_is_refused_is_named(name):
 @pytest.mark.parametrize(
     ("loss", "bad", "message"),
     [
-        *((loss, np.nan, "gradient of sample 6 is not") for loss in (Squared(), Huber(), Robust())),
+        (Squared(), np.nan, "gradient of sample 6 is not finite"),
+        (Huber(), np.nan, "gradient of sample 6 is not finite"),
+        (Robust(), np.nan, "gradient of sample 6 is not finite"),
         (Logistic(), np.nan, r"targets of the logistic loss must be -1 or \+1, not"),
         (Logistic(), 0.0, r"targets of the logistic loss must be -1 or \+1, not"),
         (Softmax(3), np.nan, "targets of softmax must be whole numbers from 0 to 2, not"),

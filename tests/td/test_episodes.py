@@ -130,7 +130,10 @@ BOX = gymnasium.spaces.Box(0.0, 1.0)
     [
         (unknown_mode, "autoreset_mode"),
         (make_env("NoSuch-v0").__enter__, "environment 'NoSuch-v0' cannot be made"),
-        (lambda: as_function("uniform", STATES, BOX), "needs a finite number of actions"),
+        (
+            lambda: as_function("uniform", STATES, BOX),
+            "uniform policy needs a finite number of actions",
+        ),
         (lambda: as_function([0], BOX, ACTIONS), "needs a finite observation space"),
         (
             lambda: as_function(lambda observation: 0, STATES, ACTIONS),

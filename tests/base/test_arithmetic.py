@@ -8,8 +8,9 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from mixfree.base.arithmetic import dot, norm
+from mixfree.base.arithmetic import dot, norm, one_thread
 
 
 @pytest.mark.parametrize("scale", [5e-324, 1e-200, 1.0, 1e200, 1e308])
@@ -57,3 +58,28 @@ def test_bits_do_not_follow_the_number_of_threads(name):
         for threads in ("1", "2", "4")
     }
     assert len(outputs) == 1
+
+
+def test_narrow_methods_use_one_thread_and_give_back_the_others():
+    """Catches threads that stay limited after an error, and wide problems left with one."""
+
+    class Asked:
+        def __init__(self, columns):
+            self.columns = columns
+
+        @one_thread
+        def threads(self, fails=False):
+            if fails:
+                raise ValueError("asked to fail")
+            return threads()
+
+    def threads():
+        return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
+
+    with threadpool_limits(2, user_api="blas"):
+        before = threads()  # none on macOS, whose BLAS cannot be limited
+        assert Asked(3).threads() == {1 for _ in before}
+        assert Asked(3000).threads() == before
+        with pytest.raises(ValueError, match="asked to fail"):
+            Asked(3).threads(fails=True)
+        assert threads() == before

@@ -1,7 +1,9 @@
 """Arithmetic shared by all parts: dot products and norms that do not overflow."""
 
 import math
-from typing import Any
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +19,41 @@ _DOT_BLOCK = 8192
 # Unlike dot, vdot does not warn of overflow. Skipping its dispatcher saves a third of the time.
 inner = getattr(np.vdot, "_implementation", np.vdot)
 LEAST, MOST = 1e-280, 1e280  # sums of squares in between lost no digits to over- or underflow
+
+
+MAX_COLUMNS_PER_THREAD = 256  # up to which BLAS gains nothing by several threads
+
+Result = TypeVar("Result")
+
+
+@cache
+def _blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas").lib_controllers
+
+
+def one_thread(method: Callable[..., Result]) -> Callable[..., Result]:
+    """Let a method of an object with few ``columns`` use one thread of BLAS.
+
+    On a busy machine the threads of OpenBLAS wait for one another a hundred times as long as they
+    compute, and with their number the bits change.
+    """
+
+    @wraps(method)
+    def limited(self: Any, *args: Any, **options: Any) -> Result:
+        several = [(each, each.num_threads) for each in _blas() if each.num_threads > 1]
+        if self.columns > MAX_COLUMNS_PER_THREAD or not several:
+            return method(self, *args, **options)
+        try:
+            for each, _ in several:
+                each.set_num_threads(1)
+            return method(self, *args, **options)
+        finally:
+            for each, before in several:
+                each.set_num_threads(before)
+
+    return limited
 
 
 def dot(a: Array, b: Array) -> float:

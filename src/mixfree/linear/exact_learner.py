@@ -7,7 +7,7 @@ from typing import Any, Self, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import Array, one_thread
 from mixfree.base.checks import check_whole, shown
 from mixfree.base.state import loading
 from mixfree.linear.ahead import WINDOWS, Ahead
@@ -91,6 +91,7 @@ class ExactLearner:
             self._ahead = Ahead.begin(loss.outputs, columns, intercept, renewals)
 
     @property
+    @one_thread
     def weights(self) -> Array:
         """Weights in the units of the rows: one row per output, the intercept last."""
         weights = self._fit.weights()
@@ -127,6 +128,7 @@ class ExactLearner:
         return self._fit
 
     @property
+    @one_thread
     def inference(self) -> BatchMeans:
         """Intervals and the correlation profile of the fit."""
         return self._remembering("intervals need").inference
@@ -144,11 +146,15 @@ class ExactLearner:
         ValueError
             If a shape is wrong or a value is not finite; nothing has been learnt then.
         """
+        targets = np.asarray(targets)
+        (self._advance if targets.size == 1 else self._advance_many)(rows, targets, weights)
+
+    def _advance(self, rows: Any, y: Array, weights: Array | None) -> None:
         # Made beside and swapped: an error leaves nothing learnt.
         fit, ahead, done = self._fit.successor(), self._ahead, 0
-        x, y = rows if hasattr(rows, "shape") else np.asarray(rows), np.asarray(targets)
+        x = rows if hasattr(rows, "shape") else np.asarray(rows)
         if ahead is None or y.ndim != 1 or x.shape != (len(y), self.columns):
-            fit.add(rows, targets, weights)
+            fit.add(rows, y, weights)
             self._fit = fit
             return
         w, after = None if weights is None else np.asarray(weights), ahead.successor()
@@ -163,6 +169,8 @@ class ExactLearner:
             after.predict(*part(start, stop))
         fit.add(*part(done, None))
         vars(self).update(_fit=fit, _ahead=after)
+
+    _advance_many = one_thread(_advance)
 
     @property
     def ahead(self) -> Ahead:
@@ -179,6 +187,7 @@ class ExactLearner:
         """Return the loss of each row, without regularisation."""
         return np.asarray(self.loss.value(self.predict(rows), targets))
 
+    @one_thread
     def merge(self, other: Self) -> None:
         """Add the rows of another learner, as if they followed; ``other`` is unchanged."""
         if self.loss != other.loss:
@@ -240,6 +249,7 @@ class ExactLearner:
         """
         return self._mapped(ColumnMap(matrix))
 
+    @one_thread
     def solved(self, matrices: Sequence[Any]) -> list[tuple[Array, float]] | None:
         """Return the weights of :meth:`mapped` and their mean squared errors, per matrix.
 
@@ -252,6 +262,7 @@ class ExactLearner:
         """Return the sum of each column over all rows, which must have no weights."""
         return self._remembering("sums of columns need").column_sums()
 
+    @one_thread
     def _mapped(self, change: ColumnMap) -> Self:
         if change.before != self.columns:
             raise ValueError(f"a map of {self.columns} columns is needed, not of {change.before}")
@@ -280,6 +291,7 @@ class ExactLearner:
         return None if found is None or not found[1] > 0.0 else 1.0 - found[0] / found[1]
 
     @property
+    @one_thread
     def gap(self) -> Gap:
         """Loss above that of the fit to all rows: an estimate and a 95 % upper bound."""
         return self._fit.gap() if isinstance(self._fit, GlmFit) else NOTHING

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg, special
 
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import Array, one_thread
 from mixfree.base.checks import shown
 from mixfree.steps import Profile
 
@@ -156,6 +156,11 @@ class BatchMeans(ABC):
         return 1.0 + 2.0 * max(self.correlation, 0.0)
 
     @property
+    def columns(self) -> int:
+        """Number of features."""
+        return len(self._size)
+
+    @property
     def enough(self) -> bool:
         """Whether there are at least 8 batches, enough for a spread."""
         return len(self._scores) >= MIN_BATCHES
@@ -166,6 +171,7 @@ class BatchMeans(ABC):
         return self.enough and not self.correlated
 
     @cached_property
+    @one_thread
     def bse(self) -> Array:
         """Standard errors in the shape of the weights; infinite where they are unknown."""
         if not self.enough:
@@ -182,6 +188,7 @@ class BatchMeans(ABC):
             return errors
         return np.column_stack([errors, self.mean_error(np.zeros((1, columns)))[0]])
 
+    @one_thread
     def mean_error(self, rows: Array) -> Array:
         """Return standard errors of predicted means: rows × outputs."""
         if not self.enough:
@@ -220,6 +227,7 @@ class BatchMeans(ABC):
         found: Array = 2.0 * special.stdtr(self._freedom, -np.abs(ratio))
         return found
 
+    @one_thread
     def wald(self, places: Sequence[int]) -> Wald:
         """Test that the weights of columns at ``places`` are all 0, in every output.
 
@@ -244,6 +252,7 @@ class BatchMeans(ABC):
         return Wald(statistic, count, freedom, float(special.fdtrc(count, freedom, statistic)))
 
     @cached_property
+    @one_thread
     def profile(self) -> Profile:
         """Variance inflation by block length, at the final weights.
 
@@ -298,11 +307,13 @@ class BatchMeans(ABC):
         return self._neighbours[1]
 
     @cached_property
+    @one_thread
     def _neighbours(self) -> tuple[float, bool]:
         scores = self._scores.reshape(len(self._scores), -1)
         return neighbours(scores @ self._whitened(self._scores).reshape(scores.shape).T)
 
     @property
+    @one_thread
     def changed(self) -> bool:
         """Whether later rows differ from earlier ones by more than chance.
 

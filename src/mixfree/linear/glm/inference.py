@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from scipy import linalg
 
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import Array, one_thread
 from mixfree.base.equal_batches import EqualBatches
 from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares, Level, pair_sums
 from mixfree.linear.exact.sums import Sums
@@ -200,6 +200,7 @@ class GlmInference(BatchMeans):
         )
 
     @cached_property
+    @one_thread
     def _flat(self) -> Array:
         """Directions along which the loss of an output is nearly flat: weights × directions.
 

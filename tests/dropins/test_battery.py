@@ -97,9 +97,9 @@ def test_a_ladder_waits_for_its_first_gradient(backend):
 
 
 WRONG = {
-    "never arrives": ("mixfree.steps.ladder.ends_epoch", lambda step: False),
-    "does not see correlation": ("mixfree.steps.ladder.inflation", lambda *_: 1.0),
-    "begins elsewhere": ("mixfree.steps.ladder.first_distance", lambda *_: 1e-3),
+    "never arrives": ("mixfree.steps.ladder_rule.ends_epoch", lambda step: False),
+    "does not see correlation": ("mixfree.steps.ladder_rule.inflation", lambda *_: 1.0),
+    "begins elsewhere": ("mixfree.steps.ladder_rule.first_distance", lambda *_: 1e-3),
 }
 
 

@@ -437,7 +437,7 @@ class StreamFit:
         if getattr(self.learner, "forgetting", None) is not None:
             return rows + max(MIN_PREDICTED, 4 * self.learner.columns)
         # Solving for the weights costs more than learning 1,000 rows.
-        growth = 3 / 2 if rows < ALL_PREDICTED else 2
+        growth = 9 / 8 if rows < ALL_PREDICTED else 2
         return max(math.ceil(growth * rows / CHUNK), 1) * CHUNK
 
     def _learn(self, piece: Piece, found: Encoded, begin: int, end: int) -> None:

@@ -172,10 +172,6 @@ class Column(State, ABC):
         """Return the raw feature that one of before is part of now, None if it is left out."""
         return key
 
-    def overflow(self) -> None:
-        """Replace the raw features, of which there are too many."""
-        raise NotImplementedError
-
     def fresh(self, **settings: Any) -> Self:
         """Return a column with the same settings, or other ones, that has seen nothing."""
         return type(self)(**{name: getattr(self, name) for name in self.settings} | settings)

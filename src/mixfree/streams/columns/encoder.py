@@ -141,11 +141,11 @@ class Encoder:
         """Yield the rows that can be used, divided where raw features are replaced."""
         entries, full = self._entries(piece, self.growing)
         if full is not None:
-            place, row = full
+            texts, row = full
             if row:
                 yield from self.encode(piece.slice(0, row))
             before = self._layout()
-            self.columns[place].overflow()
+            texts.overflow()
             self.change = self._relaid(before)
             yield from self.encode(piece.slice(row))
             return
@@ -361,7 +361,7 @@ class Encoder:
             self.not_parsed.setdefault(name, [0, first])[0] += count
         return changes
 
-    def _entries(self, piece: Piece, grow: bool) -> tuple[list[Array], tuple[int, int] | None]:
+    def _entries(self, piece: Piece, grow: bool) -> tuple[list[Array], tuple[Category, int] | None]:
         """Return entries per column, or the first column with too many texts and the row of it."""
         found, full = list[Array](), None
         for place, column in enumerate(self.columns):
@@ -371,7 +371,7 @@ class Encoder:
             if isinstance(column, Category) and grow and not column.over:
                 row = column.room(values)
                 if row is not None and (full is None or row < full[1]):
-                    full = place, row
+                    full = column, row
                 if full is not None:
                     continue
             found.append(column.parse(values, grow))

@@ -36,12 +36,12 @@ def test_the_page_opens_without_an_error(browser, address, width, mode):
     assert wrong == []
     assert browser.execute_script("return window.hacked") is None
     ids = browser.execute_script("return [...document.querySelectorAll('section')].map(s => s.id)")
-    assert set(ids) == {*SECTIONS, "residuals"}
+    assert set(ids) == set(SECTIONS)
     drawn = browser.execute_script(
         "return [...document.querySelectorAll('figure')].map(f => f.getBoundingClientRect())"
         ".map(r => [r.left, r.right, r.height])"
     )
-    assert len(drawn) == 6
+    assert len(drawn) == 4
     assert all(0 <= left < right <= width and height > 200 for left, right, height in drawn)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     background = "return getComputedStyle(document.body).backgroundColor"

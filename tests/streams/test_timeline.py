@@ -79,7 +79,6 @@ def test_many_parts_give_the_sums_of_one_stream():
     centred = y[tested] - merged.origin
     assert merged.total("tested_target") == pytest.approx(centred.sum())
     assert merged.total("tested_target_squares") == pytest.approx((centred**2).sum())
-    assert merged.hours[:, 0].sum() == merged.weekdays[:, 0].sum() == tested.sum()
     merged.check("timeline")
     merged.rows += 1
     with pytest.raises(ValueError, match=r"state of the timeline is invalid: \d+ bins of"):
@@ -130,20 +129,6 @@ def test_a_run_that_diverged_can_be_saved():
     rows, targets = np.full((3, 1), 1e200), np.array([1.0, 2.0, 1e300])
     course.add(targets, course.predict(Squared(), rows, targets), NEVER)
     assert Timeline.start(1, None).restored(course.plain(), "timeline").tested == 3
-
-
-def test_errors_are_summed_by_hour_and_weekday():
-    """Catches a week that begins on Sunday, and shifted hours."""
-    course = Timeline.start(1, None)
-    course.renew(10, np.zeros((1, 1)), np.zeros((1, 0)), np.zeros((1, 1)), 1)
-    times = np.array(["2024-01-01T23:59", "2024-01-07T00:00", "NaT", "1969-12-31T05:30"], "M8[us]")
-    targets = np.array([1.0, 2.0, 3.0, 4.0])
-    course.add(targets, course.predict(Squared(), np.ones((4, 1)), targets), times)
-    hours, weekdays = np.flatnonzero(course.hours[:, 0]), np.flatnonzero(course.weekdays[:, 0])
-    assert hours.tolist() == [0, 5, 23]
-    assert weekdays.tolist() == [0, 2, 6]  # Monday, Wednesday, Sunday
-    np.testing.assert_array_equal(course.hours[23], [1.0, 1.0, 1.0])
-    np.testing.assert_array_equal(course.weekdays[6], [1.0, 2.0, 4.0])
 
 
 @pytest.mark.parametrize("width", [1, 3, 17])

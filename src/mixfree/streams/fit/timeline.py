@@ -112,8 +112,6 @@ class Timeline(State):
         Rows of a full bin.
     sums, ranges, times
         Per bin: sums, least and greatest target, and time of the first row.
-    hours, weekdays
-        Per hour and weekday: number of predicted rows, sum of errors, and of their squares.
     scores
         For two classes: number of rows by class and score.
     """
@@ -133,8 +131,6 @@ class Timeline(State):
     sums: Array = field(default_factory=lambda: np.zeros((0, len(COLUMNS))))
     ranges: Array = field(default_factory=lambda: np.zeros((0, 2)))
     times: Array = field(default_factory=lambda: np.zeros(0, np.int64))
-    hours: Array = field(default_factory=lambda: np.zeros((24, 3)))
-    weekdays: Array = field(default_factory=lambda: np.zeros((7, 3)))
 
     @classmethod
     def start(cls, outputs: int, classes: int | None) -> Self:
@@ -291,8 +287,6 @@ class Timeline(State):
         if found is None:
             which = which[:0]
         else:
-            error = found.actual - found.predicted
-            self._add_by_time(error, times[which] if len(times) else times)
             self._add_scores(found, weights)
             centred = found.actual - self.origin
             fixed = [0.0] * len(CONSTANT) if constant is None else _errors(constant)
@@ -351,8 +345,7 @@ class Timeline(State):
             setattr(self, name, both)
         while len(self.sums) > MAX_BINS:
             self._halve()
-        for name in ("hours", "weekdays", "scores"):
-            setattr(self, name, getattr(self, name) + getattr(theirs, name))
+        self.scores = self.scores + theirs.scores
         self.rows += theirs.rows
 
     def _open_bin(self, target: float, time: Array | None) -> None:
@@ -375,18 +368,6 @@ class Timeline(State):
         least = np.minimum.reduceat(self.ranges[:, 0], first)
         self.ranges = np.column_stack([least, np.maximum.reduceat(self.ranges[:, 1], first)])
         self.times = self.times[first]
-
-    def _add_by_time(self, error: Array, times: Array) -> None:
-        known = ~np.isnat(times)
-        if not known.any():
-            return
-        error, times = error[known], times[known]
-        day = times.astype("M8[D]")
-        hour = (times - day) // np.timedelta64(1, "h")
-        weekday = (day - np.datetime64("1970-01-05")) // np.timedelta64(1, "D") % 7
-        for cells, place in ((self.hours, hour), (self.weekdays, weekday)):
-            for column, values in enumerate((np.ones(len(error)), error, error**2)):
-                np.add.at(cells[:, column], place.astype(np.int64), values)
 
     def _add_scores(self, found: Outcomes, weights: Array) -> None:
         if len(scores := found.scores):

@@ -13,9 +13,8 @@ from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.report.correlation import Correlation
 from mixfree.streams.report.facts import Facts
 
-__all__ = ["LONGEST", "by_time", "course", "effects", "figures", "shortened"]
+__all__ = ["LONGEST", "course", "effects", "figures", "shortened"]
 
-WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 AROUND = 3  # bins compared before and after a jump
 JUMP = 1.5  # least ratio of errors at a jump
 UNUSUAL = 4.0  # least size of a jump, in typical changes from bin to bin
@@ -149,30 +148,7 @@ def effects(facts: Facts, most: int = EFFECTS) -> list[Line]:
     return sorted(found, key=lambda each: -abs(each.weight))[:most]
 
 
-def by_time(fit: StreamFit) -> dict[str, dict[str, Any]]:
-    """Return errors by hour and by weekday, for streams with more than one of each.
-
-    The columns are labels, means of actual minus predicted, and these plus and minus one standard
-    error.
-    """
-    found = {}
-    for name, cells, labels in (
-        ("hour", fit.timeline.hours, [str(hour) for hour in range(24)]),
-        ("weekday", fit.timeline.weekdays, list(WEEKDAYS)),
-    ):
-        seen = np.flatnonzero(cells[:, 0])
-        if len(seen) > 1:
-            count, total, squares = cells[seen].T
-            mean = total / count
-            error = np.sqrt(np.maximum(squares / count - mean**2, 0.0) / count)
-            ends = {"low": mean - error, "high": mean + error}
-            found[name] = {"label": [labels[at] for at in seen], "mean": mean, **ends}
-    return found
-
-
-def figures(
-    facts: Facts, course: Course, effects: Sequence[Line], cells: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
+def figures(facts: Facts, course: Course, effects: Sequence[Line]) -> dict[str, Any]:
     """Return the figures of a page by name."""
     encoder, found = facts.fit.encoder, facts.correlation
     unit = encoder.target if encoder.classes is None else "log-odds"
@@ -181,7 +157,7 @@ def figures(
         drawn["loss"] = _draw_error(course)
     if found is not None and found.ratios.size > 1:
         drawn["correlation"] = _draw_correlation(found)
-    return drawn | {name: _draw_cells(name, each) for name, each in cells.items()}
+    return drawn
 
 
 def _draw_course(found: Course) -> Any:
@@ -275,21 +251,6 @@ def _draw_correlation(found: Correlation) -> Any:
             text_align="right" if at**2 > found.lengths[0] * found.lengths[-1] else "left",
         )
         figure.add_layout(label)
-    return figure
-
-
-def _draw_cells(name: str, cells: Mapping[str, Any]) -> Any:
-    """Draw mean errors by hour or weekday."""
-    figure = _figure(
-        {name: "@label", "mean error": "@mean{0.[000]a}"},
-        x_range=cells["label"],
-        x_axis_label=name,
-        y_axis_label="actual − predicted",
-    )
-    source = _source(cells)
-    figure.vbar("label", 0.7, "mean", source=source, color=BLUE, alpha=0.6)
-    figure.segment("label", "low", "label", "high", source=source, color=ORANGE, width=2)
-    _rule(figure, "width", 0.0)
     return figure
 
 

@@ -17,7 +17,7 @@ from mixfree.base.terminal import literal
 from mixfree.linear.summary import Line
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.report.facts import Facts
-from mixfree.streams.report.figures import LONGEST, by_time, course, effects, figures, shortened
+from mixfree.streams.report.figures import LONGEST, course, effects, figures, shortened
 
 __all__ = ["MARK", "page", "write_page"]
 
@@ -70,7 +70,7 @@ def page(fit: StreamFit, words: Words = str, command: str | None = None) -> str:
     if not fit.used:
         raise ValueError("the fit has learnt from no rows: there is nothing to report")
     facts = Facts(fit)
-    shown: Any = {"course": course(fit), "effects": effects(facts), "cells": by_time(fit)}
+    shown: Any = {"course": course(fit), "effects": effects(facts)}
     markup = require("markupsafe").Markup
     script, parts = require("bokeh.embed").components(figures(facts, **shown))
     resources = require("bokeh.resources").Resources(mode="inline", components=["bokeh"])

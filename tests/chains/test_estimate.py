@@ -7,13 +7,8 @@ import pytest
 from scipy import stats
 
 from benchmarks.chains_coverage import CHAINS, intervals
-from mixfree.chains import (
-    MarkovChain,
-    estimate_mixing_time,
-    random_chain,
-    two_state,
-)
-from mixfree.chains.envelope import Envelope, doublings, error_of_stationary
+from mixfree.chains import MarkovChain, estimate_mixing_time, random_chain, two_state
+from mixfree.chains.envelope import Envelope
 from mixfree.chains.estimate import METHODS
 from mixfree.chains.rows import RowEstimates, entry_intervals, estimate_rows, observe
 
@@ -82,19 +77,19 @@ def test_the_error_of_powers_holds_for_the_worst_rows_allowed():
         truth = random_chain(4, rng, reversible=trial % 2 == 0)
         P = 0.98 * truth.P + 0.02 * random_chain(4, rng).P
         rows = RowEstimates(P, np.abs(P - truth.P), np.abs(P - truth.P).sum(axis=1))
-        powers = list(doublings(rows))
-        for power in powers[:6]:
+        known = Envelope(rows)
+        for power in known.powers[:6]:
             exact = np.linalg.matrix_power(truth.P, power.time)
             off = np.abs(power.power.matrix - exact).sum(axis=1)
             assert (off <= power.error + 1e-12).all()
             distance = truth.distance(power.time)
-            least, largest = power.from_stationary(rows.mu, error_of_stationary(rows.mu, powers))
+            least, largest = power.from_stationary(rows.mu, known.stationary_error)
             assert least <= distance + 1e-12 and distance <= largest + 1e-12
-        assert np.abs(rows.mu - truth.stationary).sum() <= error_of_stationary(rows.mu, powers)
+        assert np.abs(rows.mu - truth.stationary).sum() <= known.stationary_error
         for name, method in METHODS.items():
             if name == "reversible" and not truth.is_reversible:
                 continue
-            low, high, coefficients = method(Envelope(rows))
+            low, high, coefficients = method(known)
             assert low <= truth.mixing_time() <= high, name
             for found in coefficients:
                 value = {
@@ -114,25 +109,11 @@ def test_strings_and_unsorted_labels_are_states():
         assert set(named.chain.states) == set(labels)
 
 
-@pytest.mark.parametrize("kind", [np.int8, np.uint64, np.int64, np.float64])
-def test_counts_are_those_of_plain_sorting(kind):
-    labels = np.array([3, 100, 7, 127, 3])[random_chain(5, seed=0).simulate(2000)]
-    wide = np.array([np.iinfo(np.int64).min, 0, np.iinfo(np.int64).max])[labels % 3]
-    for path in (labels.astype(kind), wide):
-        seen = observe(path)
-        names = np.unique(path)
-        assert list(seen.states) == names.tolist()
-        for i, before in enumerate(names):
-            for j, after in enumerate(names):
-                count = np.count_nonzero((path[:-1] == before) & (path[1:] == after))
-                assert seen.counts[i, j] == count
-
-
 @pytest.mark.parametrize(
     ("path", "states", "lower", "sentence"),
     [
         ([0, 1] * 500 + [0, 0, 1, 1] * 500 + [9], None, range(1, 10_000), "state 9 was never left"),
-        (PATH, [0, 1, 2, 3], range(10_000), "state 2 and 1 more were never left"),
+        (PATH, [0, 1, 2, 3], range(10_000), "state 2 was never left"),
         ([0, 1, 1, 0, 1], None, [1], "too short for any bound"),
         ([0, 1] * 5000, None, range(51, 10_000), ""),  # alternates
     ],
@@ -142,11 +123,6 @@ def test_paths_that_allow_no_upper_bound(path, states, lower, sentence):
     assert result.lower in lower and result.upper == math.inf
     assert sentence in result.sentence
     assert len(result.chain) == len(states or set(path))
-
-
-def test_states_that_are_not_named_are_refused():
-    with pytest.raises(ValueError, match="path visits 1, which is not among states"):
-        estimate_mixing_time(PATH, states=[0, 2])
 
 
 @pytest.mark.parametrize(
@@ -164,6 +140,7 @@ def test_states_that_are_not_named_are_refused():
         ([0, 1, 1], {"level": 95}, "level = 95 must"),
         ([0, 1, 1], {"method": "spectral"}, "method must be one of 'envelope'.*, not 'spectral'"),
         ([0, 1, 1], {"states": [0, 1, 1]}, "twice"),
+        ([0, 1, 1], {"states": [0, 2]}, "path visits 1, which is not among states"),
     ],
 )
 def test_wrong_paths_and_options(path, options, message):

@@ -50,14 +50,8 @@ def test_random_chains_come_from_their_seed():
             lambda: random_walk(networkx.Graph({"a": {"b": {"weight": -1}}})),
             "from 'a' to 'b' has a negative weight",
         ),
-        (
-            lambda: random_walk(networkx.DiGraph([(0, 1), (1, 0)]), "metropolis"),
-            "edges that go both ways",
-        ),
-        (
-            lambda: random_walk(networkx.path_graph(3), "uniform"),
-            "weights must be one of 'degree', 'metropolis', not 'uniform'",
-        ),
+        (lambda: random_walk(networkx.DiGraph([(0, 1)]), "metropolis"), "edges that go both ways"),
+        (lambda: random_walk(networkx.path_graph(3), "uniform"), "weights must be one of 'degree'"),
     ],
 )
 def test_wrong_parameters(build, message):

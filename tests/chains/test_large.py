@@ -3,14 +3,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from mixfree.chains import (
-    MarkovChain,
-    chain,
-    cycle,
-    large,
-    random_walk,
-    winning_streak,
-)
+from mixfree.chains import MarkovChain, chain, cycle, large, random_walk, winning_streak
 
 
 def bounds_both_ways(monkeypatch, walk: MarkovChain):
@@ -53,10 +46,7 @@ def test_no_bound_rests_on_a_probability_too_small_to_be_known():
     """The streak's probabilities end at 2^−4999; its mixing time is 2, with d(2) = ¼ exactly."""
     bounds = winning_streak(5000).mixing_bounds()
     assert (bounds.lower, bounds.upper) == (2, np.inf)
-    with pytest.raises(
-        ValueError,
-        match="the reversal divides by the stationary distribution, which is below 1e-10",
-    ):
+    with pytest.raises(ValueError, match=r"the reversal divides by .*, which is below 1e-10"):
         winning_streak(5000).reversal()
 
 

@@ -15,7 +15,6 @@ from mixfree.base.checks import check_whole
 from mixfree.chains import powers, spectral
 from mixfree.chains.bounds import MixingBounds, small_bounds
 from mixfree.chains.large import large_bounds
-from mixfree.chains.simulate import Walk, prepare_walk, simulate
 from mixfree.chains.stationary import (
     BALANCE,
     RESIDUAL,
@@ -299,17 +298,21 @@ class MarkovChain:
         >>> two_state(0.5).simulate(8, start=0, seed=1).shape
         (8,)
         """
+        from mixfree.chains.simulate import simulate
+
         check_whole(steps, "steps")
         generator = np.random.default_rng(seed)
         if start is None:
             state = int(generator.choice(len(self), p=self.stationary))
         else:
             state = check_whole(start, "start", least=0, most=len(self) - 1)
-        return simulate(self._walk, steps, state, generator)
+        return simulate(self._cumulated_rows, steps, state, generator)
 
     @cached_property
-    def _walk(self) -> Walk:
-        return prepare_walk(self.P)
+    def _cumulated_rows(self) -> tuple[Array, Array, Array]:
+        from mixfree.chains.simulate import cumulated_rows
+
+        return cumulated_rows(self.P)
 
     def hitting_times(self, target: int | Iterable[int]) -> Array:
         """Compute the expected number of steps from each state to ``target``, a state or several.

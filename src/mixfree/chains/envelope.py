@@ -12,7 +12,6 @@ the chain has mixed. The distances d(t) and d̄(t) of the true chain are then kn
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -69,16 +68,6 @@ class InexactPower:
         return Range.of_worst(distance, self.error + stationary_error)
 
 
-def doublings(rows: RowEstimates) -> Iterator[InexactPower]:
-    """Yield the powers 1, 2, 4, 8, … until the estimate has mixed to machine precision."""
-    current = InexactPower(Power.first(rows.P), rows.row_error)
-    for _ in range(MAX_SQUARINGS):
-        yield current
-        if np.ptp(current.power.matrix, axis=0).max() < MIXED:
-            return
-        current = current @ current
-
-
 @dataclass(frozen=True)
 class Envelope:
     """The powers of an estimate, computed once, and the bounds that follow from them."""
@@ -87,13 +76,21 @@ class Envelope:
 
     @cached_property
     def powers(self) -> list[InexactPower]:
-        """Powers 1, 2, 4, 8, …"""
-        return list(doublings(self.rows))
+        """Powers 1, 2, 4, 8, … until the estimate has mixed to machine precision."""
+        found = [InexactPower(Power.first(self.rows.P), self.rows.row_error)]
+        while np.ptp(found[-1].power.matrix, axis=0).max() >= MIXED and len(found) < MAX_SQUARINGS:
+            found.append(found[-1] @ found[-1])
+        return found
 
     @cached_property
     def stationary_error(self) -> float:
-        """Bound on the L1 distance between the two stationary distributions."""
-        return error_of_stationary(self.rows.mu, self.powers)
+        """Bound on the L1 distance between the two stationary distributions.
+
+        π̂ − π = π̂ (P̂^t − P^t) + (π̂ − π) P^t, and the last term is contracted by κ(P^t).
+        """
+        largest = [(power, power.between_rows.largest) for power in self.powers]
+        errors = [float(self.rows.mu @ power.error) / (1 - k) for power, k in largest if k < 1]
+        return min([2.0, *errors])
 
     def interval(self) -> tuple[float, float]:
         """Return an interval for the mixing time of the true chain."""
@@ -114,13 +111,3 @@ class Envelope:
     def _perhaps_mixed(self, power: InexactPower) -> bool:
         distance = power.from_stationary(self.rows.mu, self.stationary_error)
         return power.between_rows.least <= 2 * DISTANCE and distance.least <= DISTANCE
-
-
-def error_of_stationary(mu: Array, powers: list[InexactPower]) -> float:
-    """Bound the L1 distance between the two stationary distributions.
-
-    π̂ − π = π̂ (P̂^t − P^t) + (π̂ − π) P^t, and the last term is contracted by κ(P^t).
-    """
-    largest = [(power, power.between_rows.largest) for power in powers]
-    bounds = [float(mu @ power.error) / (1 - most) for power, most in largest if most < 1]
-    return min([2.0, *bounds])

@@ -201,19 +201,11 @@ def _sentence(seen: ObservedPath, fitted: int, lower: int, upper: float, level: 
     confident = f"With {100 * level:g} % confidence the mixing time is"
     if upper < math.inf:
         return f"{confident} between {lower} and {upper:.0f} steps; the fitted chain's is {fitted}."
-    reason = _shortage(seen)
+    rarest = int(np.argmin(seen.departures))
+    fewest = seen.departures[rarest]
+    left = {0: "never left", 1: "left once"}.get(fewest, f"left {fewest:,} times")
+    reason = f"state {seen.states[rarest]} was {left}"
     if lower > 1:
         bounded = f"{confident} at least {lower} steps"
         return f"{bounded}; the path is too short for an upper bound: {reason}."
     return f"The path of {seen.samples} samples is too short for any bound: {reason}."
-
-
-def _shortage(seen: ObservedPath) -> str:
-    left = seen.departures
-    rarest = int(np.argmin(left))
-    state, never = seen.states[rarest], np.count_nonzero(left == 0)
-    if never > 1:
-        return f"state {state} and {never - 1} more were never left"
-    if never == 1:
-        return f"state {state} was never left"
-    return f"state {state} was left only {'once' if left[rarest] == 1 else f'{left[rarest]} times'}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, Self, TypeVar
+from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -64,26 +64,13 @@ def power(P: Array, time: int) -> Power:
         doubled = doubled @ doubled
 
 
-class Composable(Protocol):
-    """A power that knows its time and can be multiplied by another."""
-
-    @property
-    def time(self) -> int:
-        """Exponent of the power."""
-
-    def __matmul__(self, other: Self, /) -> Self: ...
-
-
-T = TypeVar("T", bound=Composable)
-
-
-def first_time(doubled: Iterable[T], reached: Callable[[T], bool]) -> int | None:
+def first_time(doubled: Iterable[Any], reached: Callable[[Any], bool]) -> int | None:
     """Find the smallest t ≥ 1 whose power has ``reached`` a property that all later powers have.
 
     Squaring finds the first power of two with the property; bisection between it and the one
     before then gives one binary digit of the answer per product. None if no power has it.
     """
-    below: list[T] = []
+    below: list[Any] = []
     for current in doubled:
         if reached(current):
             break
@@ -97,7 +84,7 @@ def first_time(doubled: Iterable[T], reached: Callable[[T], bool]) -> int | None
         further = latest @ shorter
         if not reached(further):
             latest = further
-    return latest.time + 1
+    return int(latest.time) + 1
 
 
 def distance_to(mu: Array, matrix: Array) -> float:

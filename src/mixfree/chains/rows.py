@@ -60,9 +60,13 @@ def observe(path: Any, states: Iterable[Hashable] | None = None) -> ObservedPath
     (['rain', 'sun'], [[0, 2], [1, 1]])
     """
     labels = _labels(path)
-    named, codes = _coded(labels)
+    named, codes = np.unique(labels, return_inverse=True)
+    if named.dtype.kind == "f" and len(named) > 10 and 2 * len(named) > len(labels):
+        raise ValueError(
+            f"path has {len(named)} different values in {len(labels)} samples, like measurements: "
+            "use autocorrelation_time for measurements"
+        )
     found: list[Hashable] = named.tolist()
-    _check_not_measurements(named, len(labels))
     if states is not None:
         known = list(states)
         place = {state: index for index, state in enumerate(known)}
@@ -105,27 +109,6 @@ def _alike(items: list[Any]) -> Array:
         if isinstance(item, str) != isinstance(items[0], str):
             raise ValueError(f"path mixes text and other labels: path[{place}] = {item!r}")
     return np.array(items)
-
-
-def _coded(labels: Array) -> tuple[Array, Array]:
-    """Return the sorted distinct labels, and the index of each sample's label among them."""
-    if labels.dtype.kind in "iu" and int(labels.max()) - int(labels.min()) < len(labels):
-        # Integers in a narrow range need no sorting.
-        least = labels.min()
-        offsets = (labels - least).astype(np.int64)
-        present = np.bincount(offsets) > 0
-        return np.flatnonzero(present).astype(labels.dtype) + least, (np.cumsum(present) - 1)[
-            offsets
-        ]
-    return np.unique(labels, return_inverse=True)
-
-
-def _check_not_measurements(named: Array, samples: int) -> None:
-    if named.dtype.kind == "f" and len(named) > 10 and 2 * len(named) > samples:
-        raise ValueError(
-            f"path has {len(named)} different values in {samples} samples, like measurements: use "
-            "autocorrelation_time for measurements"
-        )
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from mixfree.base.figures import line_style, log_log, new_figure
 from mixfree.base.terminal import Table
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax
-from mixfree.reproduce.engine.report import Report, Settings, gather, where
+from mixfree.reproduce.engine.report import Report, Settings
+from mixfree.reproduce.engine.rows import gather, where
 from mixfree.reproduce.engine.statistics import bootstrap
 
 # Seeds below 1,000 were used to develop the bound.

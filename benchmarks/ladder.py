@@ -29,7 +29,8 @@ from mixfree.kernels.linear import slope
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.learner_for import learner_for
 from mixfree.linear.losses import Huber, Logistic, Loss, Squared, loss_twin
-from mixfree.reproduce.engine.report import Claim, Report, Settings, gather, where
+from mixfree.reproduce.engine.report import Claim, Report, Settings
+from mixfree.reproduce.engine.rows import gather, where
 from mixfree.reproduce.engine.statistics import bootstrap, ratio
 from mixfree.steps.profile import MIN_BLOCKS
 

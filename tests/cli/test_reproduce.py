@@ -78,7 +78,7 @@ def test_a_stopped_sweep_goes_on_where_it_was(undisturbed, tmp_path, ctrl_c, sto
         (["fig1", "--p", "1.5"], "p must be a probability"),
         (["fig1", "--methods", "adam"], "'adam'"),
         (["fig1", "--backend", "slurm"], "backend must be one of 'loky', 'dask'"),
-        (["fig1", "--out", f"{__file__}/nowhere"], "cannot write in the folder"),
+        (["fig1", "--out", f"{__file__}/nowhere"], "Not a directory"),
     ],
 )
 def test_mistakes_are_one_message_and_code_two(arguments, message, tmp_path, capsys, monkeypatch):
@@ -127,4 +127,4 @@ def test_every_experiment_has_a_quick_version_that_reports(name, tmp_path):
     assert list(tmp_path.glob("*.png"))
     report = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert not re.search(r"\| (holds|fails) \|", report)
-    assert ("| verdict |" in report) == ("No verdicts on seeds below 1000" in report)
+    assert ("| verdict |" in report) == ("No verdicts: they need" in report)

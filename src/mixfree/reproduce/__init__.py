@@ -4,7 +4,7 @@
 experiment is a module with the names below, and one line of the table here.
 
 ``FULL``, ``QUICK``
-    Two :class:`~mixfree.reproduce.engine.settings.Settings`: the real size, and one that takes
+    Two :class:`~mixfree.reproduce.engine.report.Settings`: the real size, and one that takes
     a few seconds. ``methods`` or ``p`` are empty if they do not apply.
 ``cells(settings)``
     The work, as a list of dicts of JSON values. Each cell is measured independently, in any
@@ -24,7 +24,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
-    from mixfree.reproduce.engine.report import Report, Row, Settings
+    from mixfree.reproduce.engine.report import Report, Settings
+    from mixfree.reproduce.engine.rows import Row
 
 __all__ = ["EXPERIMENTS", "Experiment", "experiment"]
 

@@ -20,17 +20,8 @@ from mixfree.core.methods import start_method
 from mixfree.domains import Ball
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Squared
-from mixfree.reproduce.engine.report import (
-    DOTS,
-    Claim,
-    Figure,
-    Report,
-    Row,
-    Settings,
-    curves,
-    gather,
-    grid,
-)
+from mixfree.reproduce.engine.report import Claim, Report, Settings
+from mixfree.reproduce.engine.rows import DOTS, Figure, Row, curves, gather, grid
 from mixfree.reproduce.engine.statistics import Interval, bootstrap, ratio
 from mixfree.reproduce.paper.problem import Regression, exact_trace, horizon_for, mixing_time
 

@@ -25,7 +25,8 @@ from mixfree.core.methods import find_method
 from mixfree.domains import Ball
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Huber
-from mixfree.reproduce.engine.report import DOTS, Claim, Figure, Report, Row, Settings, where
+from mixfree.reproduce.engine.report import Claim, Report, Settings
+from mixfree.reproduce.engine.rows import DOTS, Figure, Row, where
 from mixfree.reproduce.engine.statistics import Interval, bootstrap, fitted_slope
 from mixfree.reproduce.paper.problem import horizon_for
 

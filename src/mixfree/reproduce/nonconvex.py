@@ -21,17 +21,8 @@ from mixfree.core.minimize import follow
 from mixfree.core.optimizer import Optimizer
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Robust
-from mixfree.reproduce.engine.report import (
-    DOTS,
-    Claim,
-    Figure,
-    Report,
-    Row,
-    Settings,
-    curves,
-    grid,
-    where,
-)
+from mixfree.reproduce.engine.report import Claim, Report, Settings
+from mixfree.reproduce.engine.rows import DOTS, Figure, Row, curves, grid, where
 from mixfree.reproduce.engine.statistics import Interval, bootstrap, exponent
 from mixfree.reproduce.paper.problem import Regression, mixing_time
 

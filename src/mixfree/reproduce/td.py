@@ -11,18 +11,8 @@ import numpy as np
 
 from mixfree.base.figures import label_ends, log_log, new_figure
 from mixfree.chains import two_state, winning_streak
-from mixfree.reproduce.engine.report import (
-    DOTS,
-    Claim,
-    Figure,
-    Report,
-    Row,
-    Settings,
-    curves,
-    gather,
-    grid,
-    where,
-)
+from mixfree.reproduce.engine.report import Claim, Report, Settings
+from mixfree.reproduce.engine.rows import DOTS, Figure, Row, curves, gather, grid, where
 from mixfree.reproduce.engine.statistics import bootstrap, exponent, ratio
 from mixfree.td import RewardProcess, TDLearner, tabular
 

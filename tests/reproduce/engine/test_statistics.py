@@ -33,7 +33,6 @@ def test_one_seed_has_no_interval_and_none_has_no_value():
     assert math.isnan(bootstrap([]).value)
     alone = ratio([1.0], [2.0])
     assert alone.below(1.0) is None and alone.text(".2f") == "0.50"
-    assert -Interval(1.0, 0.0, 3.0) == Interval(-1.0, -3.0, 0.0)
 
 
 def test_the_bootstrap_keeps_pairs_together_and_covers():

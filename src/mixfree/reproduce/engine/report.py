@@ -1,30 +1,19 @@
-"""Settings of an experiment, and reports: tables, claims with their verdicts, and curves."""
+"""Settings of an experiment, and its report: tables, claims with their verdicts, figures."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from mixfree.base.checks import check_whole
-from mixfree.base.figures import styles_of
 from mixfree.base.terminal import Table
 from mixfree.core.methods import find_method
-from mixfree.reproduce.engine.statistics import Interval, bootstrap
+from mixfree.reproduce.engine.rows import Figure
+from mixfree.reproduce.engine.statistics import Interval
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes as Axes
-    from matplotlib.figure import Figure as Figure
-else:
-    Axes = Figure = Any  # Matplotlib is imported only when something is drawn
-
-FRESH = 1000  # first seed not used in development
 LONGEST_WINDOW = 32  # samples per MLMC gradient at the highest of the paper's 5 levels
-Row = dict[str, Any]
-DOTS: dict[str, Any] = {"marker": "o", "markersize": 4}
 VERDICTS = {True: "holds", False: "fails", None: "not decided"}
 
 
@@ -59,10 +48,6 @@ class Settings:
         for p in self.p:
             if not 0.0 < p < 1.0:
                 raise ValueError(f"p must be a probability between 0 and 1, both excluded, not {p}")
-        for name in ("methods", "p"):
-            values = getattr(self, name)
-            if len(set(values)) < len(values):
-                raise ValueError(f"{name} contains a value twice: {values}")
 
     @property
     def seed_numbers(self) -> range:
@@ -85,13 +70,11 @@ class Settings:
 
     def options(self) -> str:
         """Write the settings as options of a command."""
-        words = []
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value != ():
-                text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-                words.append(f"--{field.name.replace('_', '-')} {text}")
-        return " ".join(words)
+        each = {
+            name: ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            for name, value in vars(self).items()
+        }
+        return " ".join(f"--{name.replace('_', '-')} {text}" for name, text in each.items() if text)
 
 
 @dataclass(frozen=True)
@@ -110,17 +93,15 @@ class Claim:
         limit: float,
         form: str = "+.2f",
         measured: str | None = None,
-        empty: str = "not measured",
     ) -> Claim:
         """Claim that a value, or every one of several, is below a limit.
 
-        It holds if the intervals are, fails if one is above, and is not decided otherwise. The
-        largest of several is shown, with its name, unless ``measured`` is given; ``empty`` is
-        shown for none, which decide nothing.
+        It holds if the intervals are, fails if one is above, and is not decided otherwise, nor by
+        none at all. The largest of several is shown, with its name, unless ``measured`` is given.
         """
         several = found if isinstance(found, Mapping) else {"": found}
         if not several:
-            return cls(text, empty, None)
+            return cls(text, "not measured", None)
         verdicts = [each.below(limit) for each in several.values()]
         holds = False if False in verdicts else None if None in verdicts else True
         if measured is None:
@@ -141,13 +122,10 @@ class Report:
 
     def qualified(self, settings: Settings, full: Settings) -> Report:
         """Add the seeds, and remove verdicts if the runs are too small or the seeds not fresh."""
-        seeds, fresh = settings.seed_numbers, settings.first_seed >= FRESH
-        notes = [f"Seeds {seeds[0]} to {seeds[-1]}.", *self.notes]
-        if not self.claims or (fresh and settings.covers(full)):
+        notes = [f"Seeds {settings.first_seed} to {settings.seed_numbers[-1]}.", *self.notes]
+        if not self.claims or settings.covers(full):
             return replace(self, notes=notes)
-        why = f"Too small to judge the claims: the full size is {full.options()}."
-        if not fresh:
-            why = f"No verdicts on seeds below {FRESH}, which development uses. {why}"
+        why = f"No verdicts: they need {full.options()}, or more; development uses lower seeds."
         undecided = [replace(claim, holds=None) for claim in self.claims]
         return replace(self, claims=undecided, notes=[why, *notes])
 
@@ -160,61 +138,3 @@ class Report:
     def markdown(self) -> str:
         """Format tables and notes as Markdown."""
         return "\n\n".join([*(t.markdown() for t in self.all_tables()), *self.notes]) + "\n"
-
-
-def where(rows: Iterable[Row], **values: Any) -> list[Row]:
-    """Select the rows that have all of the given values."""
-    return [row for row in rows if all(row[name] == value for name, value in values.items())]
-
-
-def gather(
-    rows: Iterable[Row], series: str | tuple[str, ...], x: str, y: str | None = None
-) -> dict[Any, dict[Any, list[Any]]]:
-    """Collect the values of ``y``, or whole rows, by series and by ``x``, in the order of the rows.
-
-    A series has one value in common, or several.
-    """
-    found: dict[Any, dict[Any, list[Any]]] = {}
-    for row in rows:
-        key = row[series] if isinstance(series, str) else tuple(row[name] for name in series)
-        found.setdefault(key, {}).setdefault(row[x], []).append(row if y is None else row[y])
-    return found
-
-
-def grid(
-    title: str,
-    heads: Sequence[str],
-    found: Mapping[Any, Mapping[Any, Any]],
-    cell: Callable[[Any], object] = str,
-) -> Table:
-    """Make a table with a line per key or tuple of keys, under ``heads``, and a column per name."""
-    names = list(dict.fromkeys(name for group in found.values() for name in group))
-    lines = [
-        (
-            *(key if isinstance(key, tuple) else (key,)),
-            *(cell(group[name]) if name in group else "" for name in names),
-        )
-        for key, group in found.items()
-    ]
-    return Table(title, [*heads, *map(str, names)], lines)
-
-
-def curves(
-    axes: Axes,
-    rows: Iterable[Row],
-    series: str,
-    x: str,
-    y: str,
-    shade: bool = True,
-    **style: Any,
-) -> None:
-    """Plot the mean of ``y`` against ``x``, one line per series, with its 95 % interval shaded."""
-    found_by_name = gather(rows, series, x, y)
-    styles = styles_of(map(str, found_by_name))
-    for name, points in found_by_name.items():
-        at = sorted(points)
-        means, low, high = np.array([bootstrap(points[place]) for place in at]).T
-        drawn = {"linewidth": 1.8, **styles[str(name)], **style}
-        axes.plot(at, means, label=str(name), **drawn)
-        if shade and np.isfinite(high).any():
-            axes.fill_between(at, low, high, color=drawn["color"], alpha=0.18, lw=0)

@@ -5,17 +5,16 @@ file of its own, written atomically, so an interrupted run loses only the cells 
 """
 
 import csv
-import hashlib
 import io
 import json
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from importlib.metadata import version
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,8 @@ from mixfree.base.figures import save
 from mixfree.base.files import replacing
 from mixfree.base.terminal import Table, progress_bar
 from mixfree.reproduce import Experiment
-from mixfree.reproduce.engine.report import Row, Settings
+from mixfree.reproduce.engine.report import Report, Settings
+from mixfree.reproduce.engine.rows import Row
 
 PACKAGES = ("mixfree", "numpy", "scipy", "numba", "joblib", "matplotlib", "pyarrow")
 
@@ -34,7 +34,7 @@ def run_experiment(
     chosen: Experiment,
     command: str,
     settings: Settings,
-    path: str | PathLike[str],
+    folder: Path,
     jobs: int | None = None,
     backend: str = "loky",
 ) -> list[Path]:
@@ -43,30 +43,23 @@ def run_experiment(
     The files do not depend on the number of jobs, the backend or interruptions, apart from the
     date and the commits in ``measured.json`` and ``parts``.
 
-    Parameters
-    ----------
-    command
-        What runs this experiment, without the options of ``settings``.
-    jobs
-        Number of processes; one per core by default.
-    backend
-        ``"loky"`` (processes on this machine) or ``"dask"``.
+    ``command`` runs this experiment, without the options of ``settings``. The backend is ``"loky"``
+    (processes on this machine, by default one per core) or ``"dask"``.
     """
-    from joblib import cpu_count
+    from joblib import cpu_count, hash
 
     processes = check_whole(cpu_count() if jobs is None else jobs, "jobs")
     check_one_of(backend, "backend", ("loky", "dask"))
-    cells, folder = chosen.cells(settings), Path(path)
+    cells = chosen.cells(settings)
     now = record(f"{command} {settings.options()}", settings.seed_numbers)
     claimed = _claimed(folder, now)
-    parts = [folder / "parts" / f"{_name(cell)}.json" for cell in cells]
+    parts = [folder / "parts" / f"{hash(cell)}.json" for cell in cells]
     todo = {at: cells[at] for at, part in enumerate(parts) if not part.exists()}
     with progress_bar(command, len(cells)) as show:
-        done = len(cells) - len(todo)
-        show(done)
-        for at, rows in _measured(chosen, todo, processes, backend):
+        measured = _measured(chosen, todo, processes, backend)
+        for done, (at, rows) in enumerate(measured, len(cells) - len(todo) + 1):
             write_json(parts[at], {"commit": now["commit"], "rows": rows})
-            show(done := done + 1)
+            show(done)
     found = [json.loads(part.read_bytes()) for part in parts]
     commits = dict.fromkeys(str(part["commit"]) for part in found)
     write_json(folder / "measured.json", {**claimed, "commit": ", ".join(commits)})
@@ -75,28 +68,21 @@ def run_experiment(
     for table in report.all_tables():
         table.show()
     print(*report.notes, sep="\n")
-    for name, content in (("rows.csv", _csv(rows)), ("report.md", report.markdown())):
-        with replacing(folder / name) as file:
-            file.write(content.encode())
+    _write(folder / "rows.csv", _csv(rows))
+    _write(folder / "report.md", report.markdown())
     figures = [each for n, figure in report.figures.items() for each in save(figure, folder / n)]
     return [folder / "rows.csv", folder / "report.md", *figures]
 
 
 def _claimed(folder: Path, now: dict[str, Any]) -> dict[str, Any]:
-    """Return the record of the folder, which must be empty or hold results of the same run.
-
-    Work that takes minutes should fail before it begins.
-    """
+    """Return the record of the folder, which must be empty or hold results of the same run."""
     path = folder / "measured.json"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # A killed run may leave temporary files, whose names begin with a dot.
-        others = sorted(each.name for each in folder.glob("[!.]*"))
-        if not others:
-            write_json(path, now)
-    except OSError as error:
-        raise OSError(f"cannot write in the folder {folder}: {error.strerror}") from error
-    if others and path.name not in others:
+    folder.mkdir(parents=True, exist_ok=True)
+    # A killed run may leave temporary files, whose names begin with a dot.
+    others = sorted(each.name for each in folder.glob("[!.]*"))
+    if not others:
+        write_json(path, now)
+    elif path.name not in others:
         raise ValueError(f"{folder} contains other files ({others[0]}): choose another folder")
     before: dict[str, Any] = json.loads(path.read_bytes())
     for name in ("command", "versions"):
@@ -107,10 +93,6 @@ def _claimed(folder: Path, now: dict[str, Any]) -> dict[str, Any]:
             )
     (folder / "parts").mkdir(exist_ok=True)
     return before
-
-
-def _name(cell: Row) -> str:
-    return hashlib.sha256(json.dumps(cell, sort_keys=True).encode()).hexdigest()[:20]
 
 
 def _measure(chosen: Experiment, at: int, cell: Row) -> tuple[int, list[Row]]:
@@ -128,20 +110,15 @@ def _measured(
     """Yield the rows of cells, from processes or the Dask cluster of DASK_SCHEDULER_ADDRESS."""
     from joblib import Parallel, delayed, parallel_config
 
-    left = list(cells.items())
+    left, cluster = list(cells.items()), nullcontext()
     if left and backend == "loky":
         # The first cell compiles the kernels, which all processes then find in the cache.
         yield _measure(chosen, *left.pop(0))
-    if left:
-        with ExitStack() as stack:
-            if backend == "dask":
-                # Any free port, as another sweep may have taken the default.
-                local = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": ":0"}
-                given = {} if "DASK_SCHEDULER_ADDRESS" in os.environ else local
-                stack.enter_context(require("distributed").Client(**given))
-            stack.enter_context(parallel_config(backend))
-            run = Parallel(jobs, return_as="generator_unordered", batch_size=1)
-            yield from run(delayed(_measure)(chosen, *each) for each in left)
+    elif left:
+        cluster = require("distributed").Client()
+    with cluster, parallel_config(backend):
+        run = Parallel(jobs, return_as="generator_unordered", batch_size=1)
+        yield from run(delayed(_measure)(chosen, *each) for each in left)
 
 
 def _csv(rows: list[Row]) -> str:
@@ -172,14 +149,17 @@ def write_report(
     """Write tables measured by a script, with their record, as for an experiment."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "measured.json", record(command, seeds))
-    with replacing(folder / "report.md") as file:
-        file.write(("\n\n".join(table.markdown() for table in tables) + "\n").encode())
+    _write(folder / "report.md", Report(list(tables), {}).markdown())
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value as JSON, atomically."""
+    _write(path, json.dumps(value, indent=1) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
     with replacing(path) as file:
-        file.write((json.dumps(value, indent=1) + "\n").encode())
+        file.write(text.encode())
 
 
 def _commit() -> str | None:
@@ -196,9 +176,7 @@ def _commit() -> str | None:
 
 
 def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return (named or [platform.machine()])[0]
+    told = Path("/proc/cpuinfo")
+    text = told.read_text(encoding="utf-8") if told.exists() else ""
+    named = re.search(r"^model name\s*: (.*)", text, re.MULTILINE)
+    return named[1] if named else platform.machine()

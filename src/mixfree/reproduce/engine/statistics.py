@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 
-CONFIDENCE = 0.95
 RESAMPLES = 2000  # resamples per bootstrap
+Rows = Iterable[Mapping[str, Any]]
 
 
 class Interval(NamedTuple):
@@ -46,12 +46,8 @@ class Interval(NamedTuple):
 def bootstrap(values: npt.ArrayLike, of: Callable[[Array], Array] = np.asarray) -> Interval:
     """Return a function of the means over the seeds, with its 95 % interval over resampled seeds.
 
-    Parameters
-    ----------
-    values
-        The seeds are the first axis.
-    of
-        Maps means, with one line per resample in place of the seeds, to one value per line.
+    The seeds are the first axis of ``values``. ``of`` maps means, with one line per resample in
+    place of the seeds, to one value per line.
     """
     values = np.asarray(values, dtype=float)
     seeds = len(values)
@@ -59,7 +55,7 @@ def bootstrap(values: npt.ArrayLike, of: Callable[[Array], Array] = np.asarray) 
         value = float(of(values)[0]) if seeds else math.nan
         return Interval(value, -math.inf, math.inf)
     found = of(np.tensordot(_resamples(seeds), values, axes=1) / seeds)
-    low, high = np.quantile(found[1:], [0.5 - CONFIDENCE / 2.0, 0.5 + CONFIDENCE / 2.0])
+    low, high = np.quantile(found[1:], [0.025, 0.975])
     return Interval(float(found[0]), float(low), float(high))
 
 
@@ -76,12 +72,7 @@ def ratio(values: npt.ArrayLike, others: npt.ArrayLike) -> Interval:
     return bootstrap(np.transpose([values, others]), lambda means: means[:, 0] / means[:, 1])
 
 
-def exponent(
-    rows: Iterable[Mapping[str, Any]],
-    x: str,
-    y: str,
-    less: Iterable[Mapping[str, Any]] | None = None,
-) -> Interval:
+def exponent(rows: Rows, x: str, y: str, less: Rows | None = None) -> Interval:
     """Fit the exponent of the mean of ``y`` over seeds in ``x``, as in the bounds of the theorems.
 
     A fit per seed would be about the typical error, which differs if a few runs have most of the
@@ -103,7 +94,7 @@ def fitted_slope(places: npt.ArrayLike) -> Array:
     return weights
 
 
-def _by_seed(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> tuple[list[float], Array]:
+def _by_seed(rows: Rows, x: str, y: str) -> tuple[list[float], Array]:
     """Return the places that all seeds have, and the values there, one line per seed."""
     runs: dict[Any, dict[float, float]] = {}
     for row in rows:

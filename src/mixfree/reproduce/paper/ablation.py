@@ -20,17 +20,8 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.figures import log_log, new_figure
 from mixfree.base.terminal import Table
 from mixfree.core.optimizer import Optimizer
-from mixfree.reproduce.engine.report import (
-    DOTS,
-    Claim,
-    Figure,
-    Report,
-    Row,
-    Settings,
-    curves,
-    gather,
-    where,
-)
+from mixfree.reproduce.engine.report import Claim, Report, Settings
+from mixfree.reproduce.engine.rows import DOTS, Figure, Row, curves, gather, where
 from mixfree.reproduce.engine.statistics import bootstrap, ratio
 from mixfree.reproduce.paper.problem import mixing_time, problem_of, start, stream_of, trace
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from mixfree.base.figures import label_ends, log_log, new_figure
 from mixfree.base.terminal import progress_bar
-from mixfree.reproduce.engine.report import Figure, Row, curves
+from mixfree.reproduce.engine.rows import Figure, Row, curves
 from mixfree.reproduce.paper.problem import (
     LIMIT,
     draw_limit,

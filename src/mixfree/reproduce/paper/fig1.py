@@ -4,16 +4,8 @@ import numpy as np
 
 from mixfree.base.figures import label_ends, log_log, new_figure
 from mixfree.base.terminal import Table
-from mixfree.reproduce.engine.report import (
-    Claim,
-    Figure,
-    Report,
-    Row,
-    Settings,
-    curves,
-    gather,
-    where,
-)
+from mixfree.reproduce.engine.report import Claim, Report, Settings
+from mixfree.reproduce.engine.rows import Figure, Row, curves, gather, where
 from mixfree.reproduce.engine.statistics import bootstrap, ratio
 from mixfree.reproduce.paper.problem import (
     CAVEAT,

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.figures import label_ends, log_log, new_figure
-from mixfree.reproduce.engine.report import DOTS, Claim, Report, Row, Settings, curves, grid, where
+from mixfree.reproduce.engine.report import Claim, Report, Settings
+from mixfree.reproduce.engine.rows import DOTS, Row, curves, grid, where
 from mixfree.reproduce.engine.statistics import Interval, bootstrap, ratio
 from mixfree.reproduce.paper.fig1 import at_end
 from mixfree.reproduce.paper.problem import (

@@ -19,7 +19,8 @@ from mixfree.gradients import MLMC
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Squared
-from mixfree.reproduce.engine.report import Axes, Row, Settings
+from mixfree.reproduce.engine.report import Settings
+from mixfree.reproduce.engine.rows import Axes, Row
 
 # Printed with every result of the paper's experiment, whose gain the theory explains only in part.
 CAVEAT = (

@@ -3,17 +3,8 @@
 from mixfree.base.figures import label_ends, log_log, new_figure
 from mixfree.base.terminal import Table
 from mixfree.core.methods import find_method
-from mixfree.reproduce.engine.report import (
-    DOTS,
-    Claim,
-    Figure,
-    Report,
-    Row,
-    Settings,
-    curves,
-    gather,
-    grid,
-)
+from mixfree.reproduce.engine.report import Claim, Report, Settings
+from mixfree.reproduce.engine.rows import DOTS, Figure, Row, curves, gather, grid
 from mixfree.reproduce.engine.statistics import Interval, exponent
 from mixfree.reproduce.paper.problem import measure_run, mixing_time, regression_cells
 

@@ -13,17 +13,8 @@ import numpy as np
 from mixfree.base.checks import check_whole
 from mixfree.base.figures import log_log, new_figure
 from mixfree.base.terminal import Table
-from mixfree.reproduce.engine.report import (
-    DOTS,
-    Claim,
-    Figure,
-    Report,
-    Row,
-    Settings,
-    curves,
-    gather,
-    where,
-)
+from mixfree.reproduce.engine.report import Claim, Report, Settings
+from mixfree.reproduce.engine.rows import DOTS, Figure, Row, curves, gather, where
 from mixfree.reproduce.engine.statistics import Interval, exponent
 from mixfree.reproduce.paper.problem import Regression, mixing_time, problem_of
 from mixfree.reproduce.theory.measures import MEASURES, Windows

@@ -7,8 +7,6 @@ import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV
 
 import mixfree as mf
 from mixfree.linear.losses import Huber, Softmax
@@ -172,14 +170,6 @@ def test_help_names_every_parameter_once(estimator):
     assert "{shared}" not in estimator.__doc__
 
 
-@pytest.mark.parametrize("method", ["auto", "ladder"])
-def test_a_value_beyond_the_limit_is_named_by_its_feature(method):
-    far = {"wind": np.arange(4.0), "load": np.array([1.0, 1.0, 1.0, -1e80])}
-    message = r"feature 'load' must be finite and at most 1e\+75 in size, but one is -1e\+80"
-    with pytest.raises(ValueError, match=message):
-        StreamRegressor(method=method).fit(pa.table(far), np.arange(4.0))
-
-
 @pytest.mark.parametrize(("value", "said"), [(np.nan, "NaN"), (np.inf, "infinity")])
 @pytest.mark.parametrize("row", [255, 300])
 def test_a_value_that_is_not_finite_is_found_on_the_way(value, said, row):
@@ -305,22 +295,6 @@ def test_balanced_classes_count_the_same():
         StreamClassifier(class_weight="even").fit(X, y)
 
 
-def test_single_options_can_be_searched():
-    """An option set in place would change the grid's other candidates."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((120, 2))
-    model = StreamRegressor(method="mag", options={"levels": 2})
-    assert model.get_params()["options__levels"] == 2
-    assert "options__levels" not in model.get_params(deep=False)
-    search = GridSearchCV(model, {"options__levels": [1, 3], "seed": [0, 1]}, cv=2).fit(X, X[:, 0])
-    levels = [each["options__levels"] for each in search.cv_results_["params"]]
-    assert sorted(levels) == [1, 1, 3, 3]
-    assert search.best_estimator_.options["levels"] in (1, 3)
-    assert model.options == {"levels": 2}
-    with pytest.raises(ValueError, match="Invalid parameter 'option'"):
-        model.set_params(option__levels=3)
-
-
 @pytest.mark.parametrize("make", [StreamRegressor, StreamClassifier])
 def test_a_change_without_effect_is_said(make):
     """Silence would let a user believe that the new value counts."""
@@ -361,20 +335,6 @@ def test_a_part_may_be_of_weight_0(method):
         classes.partial_fit(X[part], y[part] > 0, classes=[0, 1], sample_weight=weight[part])
     assert parts.coef_.tobytes() == whole.coef_.tobytes()
     assert classes.coef_[0, 0] > 0 > classes.coef_[0, 1]
-
-
-def test_steps_that_lead_away_warn():
-    """Catches steps that diverge on rows that are not scaled, without a word."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(400, 2)) * [3.0, 1.0]
-    y = x @ [1.0, -1.0] + rng.normal(size=400)
-    with pytest.warns(ConvergenceWarning, match="led away from the minimum.* method='auto'"):
-        StreamRegressor(method="sgd", scale=None).fit(x, y)
-    with pytest.warns(ConvergenceWarning, match="'sgd' have led away.* a smaller step_scale"):
-        labels = rng.random(400) < 0.5
-        StreamClassifier(method="sgd", scale=None, step_scale=1e4).fit(x, labels)
-    StreamRegressor(method="ladder").fit(x, y)
-    StreamRegressor(method="mag", step_scale=2.0).fit(x, y)
 
 
 def test_names_of_features_survive_a_state():

@@ -1,5 +1,7 @@
 """Convert class labels to targets of the losses, and predictions to classes."""
 
+from typing import Any
+
 import numpy as np
 from scipy import special
 
@@ -42,8 +44,16 @@ def targets_of(labels: Array, classes: Array) -> Array:
     unknown = classes[place] != labels
     if unknown.any():
         new = np.unique(labels[unknown]).tolist()
-        raise ValueError(f"y has labels {new}, which are not among the classes {classes.tolist()}")
+        raise unknown_labels("y", new, classes)
     return targets_at(place, len(classes))
+
+
+def unknown_labels(name: str, new: list[Any], classes: Array) -> ValueError:
+    """Return the error to raise for labels that are not among the classes."""
+    return ValueError(
+        f"{name} has labels {new}, which are not among the classes {classes.tolist()}: name all "
+        "labels of the stream as classes, in fit or in the first call of partial_fit"
+    )
 
 
 def targets_at(places: Array, classes: int) -> Array:

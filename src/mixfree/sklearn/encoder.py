@@ -17,17 +17,15 @@ from mixfree.streams.columns.kinds import matching
 from mixfree.streams.fit.look import first_look
 from mixfree.streams.fit.plan import FitPlan
 
-__all__ = ["StreamEncoder"]
-
-POLICIES = ("auto", "error")
+NO_TARGETS = np.broadcast_to(0.0, 2**40)  # a column of targets for any number of rows
 
 
 @dataclass(repr=False, eq=False)
 class StreamEncoder(TransformerMixin, BaseEstimator):
     """Encode the columns of a table as features, as ``mixfree fit`` does.
 
-    All rows decide how columns are used: dates become hours, weekdays, season and trend, texts
-    become categories, row numbers are left out. Their order does not matter.
+    All rows, in any order, decide how columns are used: dates become hours, weekdays, season and
+    trend, texts become categories, row numbers are left out.
 
     Parameters
     ----------
@@ -50,19 +48,10 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
 
     Examples
     --------
-    >>> table = {
-    ...     "No": [1, 2, 3, 4],
-    ...     "when": ["2019-01-02 00", "2019-01-02 12", "2019-01-03 00", "2019-01-03 12"],
-    ...     "sky": ["sun", "rain", "sun", "rain"],
-    ... }
-    >>> encoder = StreamEncoder(time="linear")
-    >>> encoder.fit_transform(table)
-    array([[6.9410e+03, 0.0000e+00],
-           [6.9415e+03, 1.0000e+00],
-           [6.9420e+03, 0.0000e+00],
-           [6.9425e+03, 1.0000e+00]])
-    >>> encoder.get_feature_names_out().tolist()
-    ['when: days', 'sky=rain']
+    >>> table = {"No": [1, 2, 3, 4], "sky": ["sun", "rain", "sun", "rain"]}
+    >>> encoder = StreamEncoder()
+    >>> encoder.fit_transform(table).ravel(), encoder.get_feature_names_out()
+    (array([0., 1., 0., 1.]), array(['sky=rain'], dtype=object))
     >>> encoder.left_out_
     {'No': 'row numbers'}
     """
@@ -99,16 +88,14 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
 
     def _see(self, X: Any, fresh: bool) -> Self:
         """Update the state with all of the rows, or leave it unchanged if one is invalid."""
-        check_one_of(self.missing, "missing", POLICIES)
-        source = TableSource(X, None if fresh else self.encoder_.target)
-        source.use_targets(0.0)
+        check_one_of(self.missing, "missing", ("auto", "error"))
+        source = TableSource(X, None if fresh else self.encoder_.target, y=NO_TARGETS)
         if fresh:
             names = source.schema.names[:-1]
             if set(names) <= set(matching(self.exclude, names)):
                 raise ValueError("X has no column to learn from")
             given = self.get_params() | {"dates": self.dates or {}}
-            plan = FitPlan(source.target, "squared", **given)
-            look = first_look(source, plan)
+            look = first_look(source, FitPlan(source.target, "squared", **given))
             encoder, why = look.encoder.again(fixed=False), look.left_out
         else:
             encoder, why = copy.deepcopy(self.encoder_), self._why

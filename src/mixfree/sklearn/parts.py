@@ -1,7 +1,6 @@
 """Fit the parts of a stream separately, also on other machines, and merge the fits."""
 
-from collections.abc import Iterable
-from itertools import groupby
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from sklearn.base import clone
@@ -17,25 +16,20 @@ def fit_parts(
 ) -> Model:
     """Fit an estimator to each part of a stream separately, and merge the fits in order.
 
-    The result is the fit to all rows, as for :meth:`StreamModel.merge`. Only one part at a time is
-    held in memory. Dask's delayed parts are fitted in parallel where Dask computes them: on the
-    cluster of the current ``distributed.Client`` if there is one.
+    The result is the fit to all rows. Only one part at a time is held in memory. Dask's delayed
+    parts are fitted where Dask computes them, such as the cluster of a ``distributed.Client``.
 
     Parameters
     ----------
     model
         An estimator with the exact method; it is not changed.
     parts
-        Tuples (X, y) or (X, y, sample_weight) in the order of the stream, or Dask's delayed tuples.
-        With ``target``: a Dask DataFrame, or an iterable of data frames.
+        Tuples (X, y) or (X, y, sample_weight) in the order of the stream; a list may have Dask's
+        delayed ones. With ``target``: a Dask DataFrame, or an iterable of data frames.
     target
         Name of the target column, if parts are data frames; all other columns are features.
     classes
         For a classifier: all labels, since a part need not have every one.
-
-    Returns
-    -------
-    A new estimator, fitted to all parts.
 
     Examples
     --------
@@ -46,29 +40,18 @@ def fit_parts(
     >>> fit_parts(StreamRegressor(), parts).coef_
     array([8.])
     """
-    if hasattr(parts, "to_delayed"):
-        parts = parts.to_delayed()
+    parts = parts.to_delayed() if hasattr(parts, "to_delayed") else parts
+    fits: Iterable[Model | None] = (_fitted(model, part, target, classes) for part in parts)
+    if isinstance(parts, Sequence) and any(hasattr(part, "__dask_graph__") for part in parts):
+        fitted = require("dask").delayed(_fitted)
+        fits = require("dask").compute(*(fitted(model, p, target, classes) for p in parts))
     merged: Model | None = None
-    for fitted in _fits(model, parts, target, classes):
-        if fitted is not None:
-            merged = fitted if merged is None else merged.merge(fitted)
+    for each in fits:
+        if each is not None:
+            merged = each if merged is None else merged.merge(each)
     if merged is None:
         raise ValueError("parts must have at least one row, but all are empty")
     return merged
-
-
-def _fits(
-    model: Model, parts: Iterable[Any], target: str | None, classes: Any
-) -> Iterable[Model | None]:
-    """Yield the fits of the parts in order; consecutive Dask parts are fitted in parallel."""
-    for lazy, group in groupby(parts, lambda part: hasattr(part, "__dask_graph__")):
-        if lazy:
-            fitted = require("dask").delayed(_fitted)
-            yield from require("dask").compute(
-                *(fitted(model, part, target, classes) for part in group)
-            )
-        else:
-            yield from (_fitted(model, part, target, classes) for part in group)
 
 
 def _fitted(model: Model, part: Any, target: str | None, classes: Any) -> Model | None:

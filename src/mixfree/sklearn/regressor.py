@@ -1,6 +1,5 @@
 """Linear regression on a stream."""
 
-from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -40,8 +39,8 @@ class StreamRegressor(RegressorMixin, StreamModel):
         """Start afresh and learn from the rows in order, ``epochs`` times.
 
         Instead of y, ``target`` names a column of X: a data frame, an Arrow table or reader, a
-        query of DuckDB or a lazy frame of Polars. Its batches are read one after the other, as
-        those of a file by ``mixfree fit``, and rows without a target are left out.
+        query of DuckDB or a lazy frame of Polars, read batch after batch. Rows without a target
+        are left out.
 
         Examples
         --------
@@ -66,9 +65,8 @@ class StreamRegressor(RegressorMixin, StreamModel):
         """Predict the target of each row.
 
         With ``interval``, such as 0.9, also return the lower and upper ends of intervals at that
-        level (exact method only): for ``interval_of="row"`` of the targets of new rows, from errors
-        of rows that were predicted before they were learnt; for ``"mean"`` of the predicted means.
-        Both allow for correlated rows, and those of rows also for a half-life and for drift.
+        level, for correlated rows (exact method only): with ``interval_of="row"`` of the targets of
+        new rows, also under drift; with ``"mean"`` of the predicted means.
 
         Examples
         --------
@@ -96,18 +94,8 @@ class StreamRegressor(RegressorMixin, StreamModel):
     def to_sklearn(self) -> LinearRegression:
         """Return scikit-learn's ``LinearRegression`` with these weights, as other tools know it.
 
-        Of a fit to tables it takes the features that ``encoder_.transform`` returns.
-
-        Raises
-        ------
-        ValueError
-            For the Poisson loss and for losses of your own, which may have a link.
-
-        Examples
-        --------
-        >>> X = np.arange(8.0)[:, None]
-        >>> StreamRegressor().fit(X, 2.0 * X[:, 0] + 1.0).to_sklearn().predict([[10.0]]).round(6)
-        array([21.])
+        Of a fit to tables it takes the features that ``encoder_.transform`` returns. Refused for
+        the Poisson loss and for losses of your own, which may have a link.
         """
         loss = self.learner_.loss
         if type(loss) not in (Squared, Huber, Robust):
@@ -124,13 +112,7 @@ class StreamRegressor(RegressorMixin, StreamModel):
         weights: Array = super().coef_[0]
         return weights
 
-    def _classes_of(self, labels: Callable[[], Array], given: Any) -> None:
-        return None
-
-    def _targets(self, y: Array, classes: Array | None) -> Array:
-        return np.asarray(y, dtype=np.float64)
-
-    def _loss_of(self, classes: Array | None) -> Loss:
+    def _loss_of(self, classes: Any) -> Loss:
         if self.loss is None or isinstance(self.loss, str):
             return REGRESSIONS[check_one_of(self.loss or "squared", "loss", tuple(REGRESSIONS))]
         if getattr(self.loss, "outputs", None) != 1:

@@ -1,6 +1,5 @@
 """What the estimators know about a fit: weights, predictions, intervals, correlation of rows."""
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from mixfree.sklearn.encoder import StreamEncoder
 from mixfree.sklearn.tables import encoded, read
 from mixfree.steps import CorrelationScale, Profile
 from mixfree.steps.profile import BLOCK_AT_HALF, SUM_AT_HALF
+from mixfree.streams.columns.kinds import matching
 from mixfree.streams.fit.stream_fit import StreamFit
 
 
@@ -73,8 +73,7 @@ class Results(BaseEstimator):
 
     def _predictions(self, X: Any) -> Array:
         """Return predictions: one column per output if there are several."""
-        check_is_fitted(self)
-        check_unmasked(X, "X")
+        check_unmasked(X=X)
         learner = self.learner_
         return np.concatenate([learner.predict(rows) for rows in self._features(X)])
 
@@ -93,9 +92,9 @@ class Results(BaseEstimator):
         values: Array = loss.value(self._predictions(X), targets)
         return values
 
-    @abstractmethod
-    def _targets(self, y: Array, classes: Array | None) -> Array:
+    def _targets(self, y: Array, classes: Any) -> Array:
         """Convert targets to those of the loss."""
+        return np.asarray(y, dtype=np.float64)
 
     @property
     def n_samples_seen_(self) -> int:
@@ -109,16 +108,7 @@ class Results(BaseEstimator):
 
     @property
     def correlation_scale_(self) -> CorrelationScale | None:
-        """Number of rows over which gradients stay correlated; None if the method has none.
-
-        Examples
-        --------
-        >>> from mixfree.sklearn import StreamRegressor
-        >>> rows = np.random.default_rng(0).standard_normal((4096, 2)).repeat(8, axis=0)
-        >>> found = StreamRegressor().fit(rows, rows[:, 0] ** 2).correlation_scale_
-        >>> 2 <= found.samples <= 8, found.resolved
-        (True, True)
-        """
+        """Number of rows over which gradients stay correlated; None if the method has none."""
         profile = self.profile_
         if profile is None:
             return None
@@ -128,10 +118,7 @@ class Results(BaseEstimator):
 
     @property
     def optimality_gap_(self) -> float:
-        """95 % upper bound on the mean loss above that of the fit to all rows (exact method only).
-
-        0 for the squared loss, and for other losses while all rows fit in memory.
-        """
+        """95 % upper bound on the mean loss above that of the fit to all rows (exact only)."""
         return self._exact("optimality_gap_").gap.upper
 
     @property
@@ -150,12 +137,11 @@ class Results(BaseEstimator):
         return self._like_coef(self._exact("pvalues_").inference.p_values)
 
     def conf_int(self, alpha: float = 0.05, anytime: bool = False) -> Array:
-        """Return intervals of the weights at level 1 − alpha by batch means (exact method only).
+        """Return intervals of the weights at level 1 − alpha, for correlated rows (exact only).
 
         One row per feature, then the intercept; one such table per row of :attr:`coef_` if there
-        are several. The intervals allow for correlated rows. With ``anytime`` they may be looked at
-        after every chunk: with probability 1 − alpha all of them contain the weight, for streams
-        that are watched from about 1,000 rows on.
+        are several. With ``anytime``, all intervals after every chunk contain the weight with
+        probability 1 − alpha, for streams that are watched from about 1,000 rows on.
         """
         found = self._exact("conf_int").inference.conf_int(alpha, anytime)
         return found[0] if len(found) == 1 else found
@@ -163,11 +149,7 @@ class Results(BaseEstimator):
     def wald(self, names: Sequence[str | int] | str) -> Wald:
         """Test that the weights of several features are all 0 (exact method only).
 
-        Parameters
-        ----------
-        names
-            Names of features, or their places; a name that ends in ``*`` stands for all that begin
-            so, such as ``"sky=*"``.
+        ``names`` are names of features, or their places; ``"sky=*"`` is all that begin so.
 
         Examples
         --------
@@ -178,31 +160,17 @@ class Results(BaseEstimator):
         >>> bool(model.wald([0, 1]).p_value < 0.001), bool(model.wald(["x1", "x2"]).p_value > 0.05)
         (True, True)
         """
-        known, places = self._names, list[int]()
-        for name in [names] if isinstance(names, str) else names:
-            found = [
-                place
-                for place, each in enumerate(known)
-                if name in (place, each)
-                or (isinstance(name, str) and name[-1:] == "*" and each.startswith(name[:-1]))
-            ]
+        known, asked = self._names, [names] if isinstance(names, str) else names
+        places = set[int]()
+        for name in asked:
+            found = matching([name], known) if isinstance(name, str) else known[name : name + 1]
             if not found:
                 raise ValueError(f"there is no feature {shown(name)}: {shown(known)}")
-            places += found
-        return self._exact("wald").inference.wald(sorted(set(places)))
+            places |= {known.index(each) for each in found}
+        return self._exact("wald").inference.wald(sorted(places))
 
     def summary(self, alpha: float = 0.05) -> Summary:
-        """Return the table of the fit: weights, standard errors, t, p and intervals.
-
-        Examples
-        --------
-        >>> from mixfree.sklearn import StreamRegressor
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(4000, 2))
-        >>> print(StreamRegressor().fit(X, X[:, 0] + rng.normal(size=4000)).summary())
-        rows            4,000
-        ...
-        """
+        """Return the table of the fit: weights, standard errors, t, p and intervals."""
         labels = getattr(self, "classes_", ())
         return summary_of(self._exact("summary"), self._names, labels, alpha=alpha)
 
@@ -237,7 +205,8 @@ class Results(BaseEstimator):
         return kind
 
 
-def check_unmasked(values: Any, name: str) -> None:
+def check_unmasked(**given: Any) -> None:
     """Raise ValueError for masked values, whose masks NumPy's functions would drop."""
-    if np.ma.is_masked(values):
-        raise ValueError(f"{name} has masked values: fill them, or leave out their rows")
+    for name, values in given.items():
+        if np.ma.is_masked(values):
+            raise ValueError(f"{name} has masked values: fill them, or leave out their rows")

@@ -12,6 +12,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 from mixfree.base.state import shallow
+from mixfree.linear.classes import unknown_labels
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.streams.columns.design import Design
 from mixfree.streams.columns.encoder import Encoder
@@ -22,21 +23,6 @@ from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.read.files import StreamFile
 from mixfree.streams.read.source import Piece, Source, check_different
 from mixfree.streams.read.values import decoded, flat
-
-__all__ = [
-    "RULE",
-    "TableSource",
-    "begin",
-    "encoded",
-    "is_table",
-    "learnt",
-    "merged",
-    "needs_encoding",
-    "read",
-    "row_weights",
-]
-
-RULE = "name all labels of the stream as classes, in fit or in the first call of partial_fit"
 
 FRAMES = ("pandas", "polars", "pyarrow")  # packages whose tables scikit-learn takes as well
 
@@ -53,26 +39,29 @@ class TableSource(Source):
         Name of the target column; None for a name that no column has.
     start
         Number of rows that came before.
+    y
+        Targets of the rows, if they are no column of X.
+
+    Attributes
+    ----------
+    weights, classes, by_class
+        To be set: weights of the rows; classes, of which labels become the places; their weights.
     """
 
-    def __init__(self, X: Any, target: str | None, start: int = 0) -> None:
+    def __init__(self, X: Any, target: str | None, start: int = 0, y: Array | None = None) -> None:
         self.files, self.decimal_comma = [StreamFile("X", "arrow")], False
         self._names, self._ahead, self._pieces, self._once = [], [], iter(()), True
-        self._y, self._start = None, start
-        self.use(None, None, None)
+        self._start, self._y = start, y
+        self.weights: Array | None = None
+        self.classes: Array | None = None
+        self.by_class: Array | None = None
         self._batches = batches(X)
-        self._looked = list(islice(self._batches, None if _in_memory(X) else 1))
+        self._looked = list(islice(self._batches, 1 if is_stream(X) else None))
         if not self._looked:
             raise ValueError("X has no rows: a reader or a query can be read only once")
-        self.schema = self._looked[0].schema
-        names = self.schema.names
+        names = self._looked[0].schema.names
         self.target = target or ("y" if "y" not in names else max(names, key=len) + " ")
-        check_different("X", names)
-
-    def use_targets(self, y: Any) -> None:
-        """Append a column of targets: one per row, or one for all."""
-        self._y = y
-        self.schema = self._whole(self._looked[0], 0).schema
+        self.schema = self._with_targets(self._looked[0], 0).schema
         check_different("X", self.schema.names)
 
     def labels(self) -> Array:
@@ -89,22 +78,25 @@ class TableSource(Source):
         found: Array = different.to_numpy(zero_copy_only=False)
         return found
 
-    def use(self, weights: Array | None, classes: Array | None, by_class: Array | None) -> None:
-        """Give rows weights, and labels their places among the classes, with weights of these."""
-        self._weights, self._classes, self._by_class = weights, classes, by_class
-
     def _read(self, numbers: frozenset[str], threads: bool = True) -> Iterator[Piece]:
         start = 0
         for batch in chain(self._looked, self._batches):
-            whole, end = self._whole(batch, start), start + batch.num_rows
-            weights = None if self._weights is None else self._weights[start:end]
-            if self._classes is not None:
-                at = whole.schema.get_field_index(self.target)
-                places = self._places(whole.column(at), self._classes)
-                whole = whole.set_column(at, self.target, places)
-                weights = row_weights(places.fill_null(0).to_numpy(), weights, self._by_class)
-            yield Piece("X", self._start + start, whole.select(self._names), weights)
+            end = start + batch.num_rows
+            batch = self._with_targets(batch, start)
+            weights = None if self.weights is None else self.weights[start:end]
+            if self.classes is not None:
+                places = self._places(batch.column(self.target), self.classes)
+                at = batch.schema.get_field_index(self.target)
+                batch = batch.set_column(at, self.target, places)
+                weights = row_weights(places.fill_null(0).to_numpy(), weights, self.by_class)
+            yield Piece("X", self._start + start, batch.select(self._names), weights)
             start = end
+
+    def _with_targets(self, batch: Any, start: int) -> Any:
+        if self._y is None:
+            return batch
+        y = require("pyarrow").array(self._y[start : start + batch.num_rows])
+        return batch.append_column(self.target, y)
 
     def _places(self, values: Any, classes: Array) -> Any:
         """Return the places of labels among the classes."""
@@ -112,21 +104,8 @@ class TableSource(Source):
         found = compute.index_in(values.cast(known.type), value_set=known)
         if found.null_count > values.null_count:
             new = values.filter(compute.and_(found.is_null(), values.is_valid())).unique()
-            raise ValueError(
-                f"{self.target!r} has labels {new.to_pylist()}, which are not among the classes "
-                f"{classes.tolist()}: {RULE}"
-            )
+            raise unknown_labels(repr(self.target), new.to_pylist(), classes)
         return found
-
-    def _whole(self, batch: Any, start: int) -> Any:
-        """Append the targets, if they were given."""
-        if self._y is None:
-            return batch
-        count = batch.num_rows
-        y = np.full(count, self._y) if np.ndim(self._y) == 0 else self._y[start : start + count]
-        names = [*batch.schema.names, self.target]
-        columns = [*batch.columns, require("pyarrow").array(y)]
-        return type(batch).from_arrays(columns, names=names)
 
 
 def row_weights(
@@ -139,6 +118,21 @@ def row_weights(
     return weights if sample_weight is None else weights * sample_weight
 
 
+def is_table(X: Any) -> bool:
+    """Whether X is a data frame, a table or a stream of batches."""
+    if type(X) is np.ndarray:  # most often, and quicker than to look for an attribute
+        return False
+    return hasattr(X, "__arrow_c_stream__") or type(X).__module__.split(".")[0] in FRAMES
+
+
+def is_stream(X: Any) -> bool:
+    """Whether X can be read only once: a reader, a query, or a lazy frame of Polars."""
+    if not is_table(X):
+        return False
+    once = hasattr(X, "read_next_batch") or hasattr(X, "collect")
+    return once or type(X).__module__.split(".")[0] not in FRAMES
+
+
 def batches(X: Any) -> Iterator[Any]:
     """Yield a table as record batches, without empty ones; a matrix has columns x0, x1, …."""
     pyarrow = require("pyarrow")
@@ -148,14 +142,14 @@ def batches(X: Any) -> Iterator[Any]:
             raise ValueError(f"X must have 2 dimensions, not {matrix.ndim}")
         X = {f"x{place}": column for place, column in enumerate(matrix.T)}
     parts: Iterator[Any]
-    if _is_lazy(X):
+    if hasattr(X, "collect"):
         frames = X.collect_batches() if hasattr(X, "collect_batches") else [X.collect()]
-        parts = (pyarrow.table(frame) for frame in frames)
-    elif type(X).__module__.startswith("pandas"):
-        parts = iter([pyarrow.Table.from_pandas(X, preserve_index=False)])
-    elif hasattr(X, "__arrow_c_stream__") and not isinstance(X, pyarrow.Table):
+        parts = map(pyarrow.table, frames)
+    elif is_stream(X):
         reader = pyarrow.RecordBatchReader.from_stream(X)
         parts = (pyarrow.Table.from_batches([batch]) for batch in reader)
+    elif type(X).__module__.startswith("pandas"):
+        parts = iter([pyarrow.Table.from_pandas(X, preserve_index=False)])
     else:
         try:
             parts = iter([pyarrow.table(X)])
@@ -169,29 +163,9 @@ def batches(X: Any) -> Iterator[Any]:
             yield pyarrow.RecordBatch.from_arrays(columns, names=table.schema.names)
 
 
-def is_table(X: Any) -> bool:
-    """Whether X is a data frame, a table or a stream of batches."""
-    if type(X) is np.ndarray:  # most often, and quicker than to look for an attribute
-        return False
-    return hasattr(X, "__arrow_c_stream__") or type(X).__module__.split(".")[0] in FRAMES
-
-
-def _is_lazy(X: Any) -> bool:
-    """Whether X is a lazy frame of Polars."""
-    return hasattr(X, "collect") and type(X).__module__.startswith("polars")
-
-
-def _in_memory(X: Any) -> bool:
-    """Whether X can be read again; a reader, a query or a lazy frame need not."""
-    once = _is_lazy(X) or hasattr(X, "read_next_batch")
-    return not once and (not is_table(X) or type(X).__module__.split(".")[0] in FRAMES)
-
-
 def read(X: Any) -> Any:
     """Return X, but a stream of batches as one table."""
-    if is_table(X) and not _in_memory(X):
-        return require("pyarrow").Table.from_batches(list(batches(X)))
-    return X
+    return require("pyarrow").Table.from_batches(list(batches(X))) if is_stream(X) else X
 
 
 def needs_encoding(X: Any) -> bool:
@@ -234,8 +208,7 @@ def learnt(fit: StreamFit, source: TableSource, epochs: int = 1) -> StreamFit:
         setattr(after, name, copy.deepcopy(getattr(fit, name)))
     source.require_columns(fit.encoder.needs, "column")
     source.open(fit.encoder.needs)
-    pieces = source.pieces() if epochs == 1 else [*source.pieces()] * epochs
-    for piece in pieces:
+    for piece in source.pieces() if epochs == 1 else [*source.pieces()] * epochs:
         after.learn(piece)
     after.end()
     if not after.used:

@@ -3,9 +3,8 @@
 import contextlib
 import csv
 import io
-import re
 from collections.abc import Iterator, Mapping
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 from mixfree.base.extras import require
@@ -15,7 +14,6 @@ __all__ = ["BLOCK", "LARGEST_BLOCK", "Dialect"]
 BLOCK = 1 << 21  # bytes of text per batch
 MIN_ROWS = 32  # least rows per batch, unless they are very long
 LARGEST_BLOCK = 1 << 25  # bytes of text per batch of a file with long rows
-_COMMENT = re.compile(rb"(?:\xef\xbb\xbf)?#[^,;|\t]")  # a line before the header
 
 
 class Dialect(NamedTuple):
@@ -34,45 +32,39 @@ class Dialect(NamedTuple):
     def is_complete(head: bytes) -> bool:
         """Whether the first bytes of a file contain a header and a row."""
         lines = [line for line in head.split(b"\n")[:-1] if line.strip()]
-        quotes = accumulate(line.count(b'"') for line in lines if not _COMMENT.match(line))
+        quotes = accumulate(line.count(b'"') for line in lines)
         return sum(each % 2 == 0 for each in quotes) >= 2  # a quoted text may have newlines
 
     @classmethod
     def of(cls, head: bytes, tabs: bool = False, header: bool = True) -> "Dialect":
         """Detect the dialect of a file from its first bytes.
 
-        A column without a name is named after its position. Rows with one field more than the
-        header have row names before the first column, as written by R, or a trailing delimiter.
-        Comments (``#``) before the header are skipped. Without a header, columns are c1, c2, ….
+        The delimiter is the one by which the header and the first row have as many fields, and the
+        most. A column without a name is named after its position. Without a header, columns are
+        c1, c2, ….
 
         Examples
         --------
-        >>> Dialect.of(b'"u","v"\\n"1",2.5,3\\n')
-        Dialect(names=('column 1', 'u', 'v'), delimiter=',', lines=1, block=2097152)
-        >>> Dialect.of(b"# made by hand\\ntime;load\\n1,5;2\\n")[:3]
-        (('time', 'load'), ';', 2)
+        >>> Dialect.of(b"time;load;\\n1,5;2;x\\n")
+        Dialect(names=('time', 'load', 'column 3'), delimiter=';', lines=1, block=2097152)
         """
         # The bytes may end within a character; rows not in UTF-8 are reported later, by line.
         text = head.decode("utf-8-sig", errors="surrogateescape")
-        if not text.strip():
-            raise EOFError("Empty CSV")
-        candidates = ["\t"] if tabs else [",", ";", "\t", "|"]
+        candidates = "\t" if tabs else ",;\t|"
         found = {delimiter: _first_records(text, delimiter) for delimiter in candidates}
 
         def likely(delimiter: str) -> tuple[bool, int]:
-            head, row, _ = found[delimiter]
-            return len(row) - len(head) in (0, 1) or not row, len(head)
+            (names, _), (row, _) = found[delimiter]
+            return len(row) in (0, len(names)) and len(names) > 1, len(names)
 
         delimiter = max(candidates, key=likely)
-        names, row, lines = found[delimiter]
+        (names, lines), (row, _) = found[delimiter]
         if not row and text.count('"') % 2:
-            raise EOFError("a quotation mark in the header is not closed")
+            raise ValueError("a quotation mark in the header is not closed")
         longest = max(map(len, head.splitlines()[:4]))
         block = min(max(BLOCK, MIN_ROWS * longest), LARGEST_BLOCK)
         if not header:
             return cls(tuple(f"c{at + 1}" for at in range(len(names))), delimiter, 0, block)
-        if len(row) == len(names) + 1:
-            names = [*names, ""] if row[-1] == "" else ["", *names]
         for name in names:
             name.encode("utf-8", "surrogateescape").decode()  # raises unless it is UTF-8
         named = tuple(name.strip() or f"column {at}" for at, name in enumerate(names, start=1))
@@ -97,18 +89,11 @@ class Dialect(NamedTuple):
         )
 
 
-def _first_records(text: str, delimiter: str) -> tuple[list[str], list[str], int]:
-    """Return the fields of the header and of the row after it, and the line the header ends on."""
-    records = _records(text, delimiter)
-    head, lines = next(records, ([text], 1))
-    # A column may be called "#".
-    while head[0].startswith("#") and head[0] != "#" and (after := next(records, None)) is not None:
-        head, lines = after
-    return head, next((record for record, _ in records), []), lines
-
-
-def _records(text: str, delimiter: str) -> Iterator[tuple[list[str], int]]:
-    """Yield records that are not blank, with the lines they end on, up to one that is too long."""
+def _first_records(text: str, delimiter: str) -> list[tuple[list[str], int]]:
+    """Return the fields of the first two records, and the lines on which they end."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    with contextlib.suppress(csv.Error):
-        yield from ((record, reader.line_num) for record in reader if record)
+    found: list[tuple[list[str], int]] = []
+    with contextlib.suppress(csv.Error):  # a field that is too long for Python's reader
+        for record in islice(filter(None, reader), 2):
+            found.append((record, reader.line_num))
+    return found + [([], 1)] * (2 - len(found))

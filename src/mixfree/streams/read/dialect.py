@@ -4,7 +4,7 @@ import contextlib
 import csv
 import io
 from collections.abc import Iterator, Mapping
-from itertools import accumulate, islice
+from itertools import islice
 from typing import Any, NamedTuple
 
 from mixfree.base.extras import require
@@ -28,15 +28,8 @@ class Dialect(NamedTuple):
     lines: int
     block: int = 0
 
-    @staticmethod
-    def is_complete(head: bytes) -> bool:
-        """Whether the first bytes of a file contain a header and a row."""
-        lines = [line for line in head.split(b"\n")[:-1] if line.strip()]
-        quotes = accumulate(line.count(b'"') for line in lines)
-        return sum(each % 2 == 0 for each in quotes) >= 2  # a quoted text may have newlines
-
     @classmethod
-    def of(cls, head: bytes, tabs: bool = False, header: bool = True) -> "Dialect":
+    def of(cls, head: bytes, header: bool = True) -> "Dialect":
         """Detect the dialect of a file from its first bytes.
 
         The delimiter is the one by which the header and the first row have as many fields, and the
@@ -50,15 +43,16 @@ class Dialect(NamedTuple):
         """
         # The bytes may end within a character; rows not in UTF-8 are reported later, by line.
         text = head.decode("utf-8-sig", errors="surrogateescape")
-        candidates = "\t" if tabs else ",;\t|"
-        found = {delimiter: _first_records(text, delimiter) for delimiter in candidates}
+        found = {delimiter: _first_records(text, delimiter) for delimiter in ",;\t|"}
 
         def likely(delimiter: str) -> tuple[bool, int]:
             (names, _), (row, _) = found[delimiter]
             return len(row) in (0, len(names)) and len(names) > 1, len(names)
 
-        delimiter = max(candidates, key=likely)
+        delimiter = max(found, key=likely)
         (names, lines), (row, _) = found[delimiter]
+        if not names:
+            raise ValueError("its first line is too long for names of columns")
         if not row and text.count('"') % 2:
             raise ValueError("a quotation mark in the header is not closed")
         longest = max(map(len, head.splitlines()[:4]))

@@ -13,20 +13,13 @@ from mixfree.base.extras import require
 __all__ = ["NOT_UTF8", "STDIN", "STDIN_SHOWN", "StreamFile", "find_files", "not_text"]
 
 STDIN, STDIN_SHOWN = "-", "standard input"
-SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".arrows": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
+ENDINGS = {
+    "csv": (".csv", ".tsv", ".txt"),
+    "parquet": (".parquet", ".pq"),
+    "arrow": (".arrow", ".arrows", ".feather", ".ipc"),
+    "jsonl": (".jsonl", ".ndjson", ".json"),
 }
+SUFFIXES = {ending: format for format, endings in ENDINGS.items() for ending in endings}
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
 # First bytes of files that are not text, with what to do about them.
 _BEGINNINGS = {
@@ -42,7 +35,7 @@ _BEGINNINGS = {
     b"\xfe\xff": "in UTF-16: `iconv -f utf-16 -t utf-8 FILE > utf8.csv` converts it",
 }
 NOT_UTF8 = "not in UTF-8: `iconv -f latin1 -t utf-8 FILE > utf8.csv` converts it"
-FORMATS = tuple(dict.fromkeys(SUFFIXES.values()))
+FORMATS = tuple(ENDINGS)
 
 
 @dataclass(frozen=True)
@@ -55,7 +48,6 @@ class StreamFile:
     path: str
     format: str
     compression: str | None = None
-    tabs: bool = False
     header: bool = True
     row_groups: tuple[int, ...] | None = None
     start: int = 0
@@ -71,7 +63,7 @@ class StreamFile:
     @property
     def named(self) -> bool:
         """Whether the format is the one that the name implies."""
-        return self.format == ("csv" if self.path == STDIN else SUFFIXES.get(_suffix(self.path)[0]))
+        return self.format == SUFFIXES.get(_suffix(self.path)[0], "csv")
 
     def parts(self) -> "list[tuple[StreamFile, int]]":
         """Return the parts that can be read separately, with their sizes in bytes.
@@ -125,7 +117,7 @@ def find_files(
         Files, folders, globs, or ``"-"`` for standard input.
     format
         ``"csv"``, ``"parquet"``, ``"arrow"`` or ``"jsonl"``. By default the extension of each
-        file decides, and standard input is CSV.
+        file decides; standard input and files of other extensions are CSV.
     header
         Whether the first line of CSV has the names of the columns; if not, they are c1, c2, ….
 
@@ -147,10 +139,6 @@ def find_files(
 
 
 def _expand(entry: str, format: str | None) -> list[StreamFile]:
-    if entry == STDIN:
-        if format == "parquet":
-            raise ValueError("Parquet cannot be read from standard input: name a file instead")
-        return [StreamFile(STDIN, format or "csv")]
     path = Path(entry)
     if path.is_dir():
         names = _data_in(path.iterdir(), format)
@@ -160,7 +148,7 @@ def _expand(entry: str, format: str | None) -> list[StreamFile]:
                 inside = path / "**" / f"*{deeper.suffix}"
                 raise ValueError(f"the folder {entry} has data only in folders: give '{inside}'")
             raise ValueError(f"the folder {entry} has no data files ({', '.join(SUFFIXES)})")
-    elif path.exists():
+    elif entry == STDIN or path.exists():
         names = [entry]
     else:
         # A link to a parent folder would repeat the same files.
@@ -193,19 +181,11 @@ def _natural(name: str) -> tuple[list[str | int], str]:
 
 def _file(name: str, format: str | None) -> StreamFile:
     suffix, compression = _suffix(name)
-    found = StreamFile(name, format or SUFFIXES.get(suffix, ""), compression, suffix == ".tsv")
-    why = None
-    if not found.format:
-        why = f"the format is unknown; give `format`, one of {', '.join(FORMATS)}"
-        if not found.once:
-            with open(name, "rb") as file:
-                why = f"it is {what}" if (what := not_text(file.read(16))) else why
-    elif found.format == "parquet" and compression is not None:
-        why = "a compressed Parquet file cannot be read: decompress it first"
-    elif found.format == "parquet" and found.once:
-        why = "Parquet cannot be read from a pipe: name a regular file instead"
-    if why is not None:
-        raise ValueError(f"{name}: {why}")
+    found = StreamFile(name, format or SUFFIXES.get(suffix, "csv"), compression)
+    if found.format == "parquet" and (found.once or compression):
+        raise ValueError(
+            f"{found}: Parquet cannot be read from a pipe or compressed: name a plain file instead"
+        )
     return found
 
 

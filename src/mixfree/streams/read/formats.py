@@ -105,14 +105,21 @@ class Reader:
             return flat(opened.schema.empty_table()).schema
         if self.arriving and format == "jsonl":
             return pyarrow.schema([])
-        head = self._first_lines()
+        source = self._open()
+        read = source.read1 if self.arriving else source.read
+        head = more = read(BLOCK)
+        # A header may arrive in pieces, and have newlines within quotation marks.
+        while self.arriving and more and (b"\n" not in head or head.count(b'"') % 2):
+            more = read(BLOCK)
+            head += more
+        self._head = head if self.file.once else b""
         if (instead := not_text(head)) is not None:
             raise ValueError(f"it is {instead}")
         if not head.strip():
             raise ValueError(f"the file {'has only blank lines' if head else 'is empty'}")
         if format == "jsonl":
             return schema_of(rows_of(head[: head.rfind(b"\n") + 1] or head))
-        self._dialect = Dialect.of(head, self.file.tabs, self.file.header)
+        self._dialect = Dialect.of(head, self.file.header)
         return pyarrow.schema([(name, pyarrow.string()) for name in self._dialect.names])
 
     def _open(self) -> Any:
@@ -127,17 +134,6 @@ class Reader:
                 weakref.finalize(self, pipe.close)
                 self._opened = open_(pipe)
         return self._opened
-
-    def _first_lines(self) -> bytes:
-        """Read the beginning of a text file, up to at least its header and first row."""
-        head, source = b"", self._open()
-        read = source.read1 if self.arriving else source.read
-        while not Dialect.is_complete(head) and (more := read(BLOCK)):
-            head += more
-            if len(head) > LARGEST_BLOCK:
-                raise ValueError("straddling")
-        self._head = head if self.file.once else b""
-        return head
 
     def _blocks(self) -> Iterator[bytes]:
         """Yield whole lines: what a pipe holds if rows are arriving, else blocks of the file.

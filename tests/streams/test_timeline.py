@@ -125,7 +125,7 @@ def test_the_rows_of_a_long_stream_that_are_predicted_stand_for_all_rows():
 def test_a_run_that_diverged_can_be_saved():
     """Catches infinite sums, which the model file refuses."""
     course = Timeline.start(1, None)
-    course.renew(10, np.array([[np.nan]]), np.zeros((1, 0)), np.zeros((1, 1)), 1)
+    course.renew(10, np.array([[np.nan]]), np.zeros((1, 1)), 1)
     rows, targets = np.full((3, 1), 1e200), np.array([1.0, 2.0, 1e300])
     course.add(targets, course.predict(Squared(), rows, targets), NEVER)
     assert Timeline.start(1, None).restored(course.plain(), "timeline").tested == 3

@@ -7,7 +7,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.streams.columns.column import GAP, MIN_ROWS, Column, Counts, Feature, Use
+from mixfree.streams.columns.column import GAP, MIN_ROWS, Column, Counts, Feature, Raw, Use
 from mixfree.streams.read.values import texts_in
 
 __all__ = ["MAX_HASHED", "MAX_TEXTS", "Category"]
@@ -43,7 +43,6 @@ class Category(Column):
     ) -> None:
         super().__init__(name, forced)
         self.most, self.hashed, self.over = most, hashed, False
-        self._encoded: tuple[Any, Any] = (None, None)
 
     def check(self, what: str) -> None:
         """There are not more texts than there may be."""
@@ -51,72 +50,45 @@ class Category(Column):
         most = max(self.most, check_whole(self.hashed, "hashed", least=0, most=MAX_HASHED))
         check_whole(len(self.places), "number of texts", least=0, most=most + 1)
 
-    @staticmethod
-    def missing(entries: Array) -> Array:
-        """Return which texts are missing."""
-        return np.asarray(entries == MISSING)
-
-    def room(self, values: Any) -> int | None:
-        """Return the row of the first text that is one too many, None if there is none."""
-        texts = texts_in(values).dictionary_encode()
-        self._encoded = values, texts  # parsed next
-        known = dict.fromkeys(_keys(texts))
-        new = [text for text in known if text not in self.places]
-        left = self.most - len(self.places) + (GAP in self.places)
-        if len(new) <= left:
-            return None
-        which = texts.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return int((which == _keys(texts).index(new[left])).argmax())
+    def gaps(self, entries: Array) -> Array | None:
+        """Return which texts are missing, None if there are none."""
+        found = entries == MISSING
+        return found if found.any() else None
 
     def parse(self, values: Any, grow: bool) -> Array:
-        """Return the index of each text among the raw features."""
-        before, texts = self._encoded
-        self._encoded = None, None
-        if before is not values:
-            texts = texts_in(values).dictionary_encode()
-        if self.over:
-            at = np.array([self._hash(key) for key in _keys(texts)], np.int64)
-        else:
-            for key in _keys(texts) if grow else ():
-                self.add(key)
-            # A text may have occurred only in rows that were left out.
-            code = {key: n for n, (key, at) in enumerate(self.places.items()) if grow or at >= 0}
-            at = np.array([code.get(key, UNKNOWN) for key in _keys(texts)], np.int64)
+        """Return the index of each text among the raw features; there may be too many texts now."""
+        texts = texts_in(values).dictionary_encode()
+        keys = [f"={text[:MAX_CHARACTERS]}" for text in texts.dictionary.to_pylist()]
+        if grow and not self.over:
+            self.add(keys)
+        # A text may have occurred only in rows that were left out.
+        code = {key: n for n, (key, at) in enumerate(self.places.items()) if grow or at >= 0}
+        at = [code.get(self.moved(key) or "", UNKNOWN) for key in keys]
         which = texts.indices.fill_null(len(at)).to_numpy(zero_copy_only=False)
-        return np.asarray(np.append(at, MISSING)[which])
+        return np.array([*at, MISSING])[which]
 
-    def first_rows(self, entries: Array, gap: Array | None) -> dict[str, int]:
-        """Return the first row of each raw feature that has no place yet."""
-        found = super().first_rows(entries, gap)
-        for code, (key, place) in enumerate(self.places.items()):
-            if place < 0 and key != GAP and (entries == code).any():
-                found[key] = int((entries == code).argmax())
-        return found
-
-    def overflow(self) -> None:
-        """Hash the texts, or leave them out; :meth:`moved` tells the new raw features."""
-        self.over, gap = True, GAP in self.places
-        self.places = {f"#{code}": -1 for code in range(self.hashed)}
-        if gap and self.hashed:
-            self.add(GAP)
+    def add(self, keys: list[str], too_many: bool = False) -> None:
+        """Add texts; if there are too many, hash all of them, or leave them out."""
+        places = {**dict.fromkeys(keys, -1), **self.places}
+        if too_many or len(places.keys() - {GAP}) > self.most:
+            self.over = True
+            gap = {GAP: -1} if GAP in places and self.hashed else {}
+            self.places = {f"#{code}": -1 for code in range(self.hashed)} | gap
+        else:
+            self.places |= {key: -1 for key in keys if key not in self.places}
 
     def moved(self, key: str) -> str | None:
         """Return the raw feature that a raw feature of before is part of now."""
         if not self.over or key in self.places:
             return key
-        if not self.hashed:
+        if not (self.hashed and key.startswith("=")):
             return None
-        return f"#{self._hash(key)}" if key.startswith("=") else key
-
-    def _hash(self, key: str) -> int:
         text = key[1 : MAX_CHARACTERS + 1].encode("utf-8", "surrogatepass")
-        return zlib.crc32(text) % self.hashed if self.hashed else UNKNOWN
+        return f"#{zlib.crc32(text) % self.hashed}"
 
-    def write(self, entries: Array, gap: Array | None, out: Array) -> None:
-        """Write 1 for each text."""
-        rows = np.flatnonzero(entries >= 0)
-        if len(rows):
-            out[rows, np.array([*self.places.values()])[entries[rows]]] = 1.0
+    def raw(self, entries: Array) -> Raw:
+        """Return the indicators of texts."""
+        return Raw({}, [([*self.places], entries)])
 
     def use(self, counts: Counts, rows: int) -> Use:
         """Use texts that are not rare; the most frequent one is the reference."""
@@ -149,7 +121,3 @@ class Category(Column):
         elif others >= MIN_ROWS and own:
             note = f"{self.name!r}: {len(rare):,} texts of a single row each are 'other'"
         return Use([*features, *gap], filled, why, note)
-
-
-def _keys(texts: Any) -> list[str]:
-    return [f"={text[:MAX_CHARACTERS]}" for text in texts.dictionary.to_pylist()]

@@ -8,7 +8,7 @@ so that no order of the rows changes it.
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -27,6 +27,7 @@ __all__ = [
     "Counts",
     "Feature",
     "Number",
+    "Raw",
     "Undecided",
     "Use",
 ]
@@ -65,6 +66,17 @@ class Use(NamedTuple):
     note: str = ""
 
 
+class Raw(NamedTuple):
+    """Raw features of rows: numbers by name, and indicators.
+
+    Indicators of which at most one is 1 are a list of their names and the place of that one in it
+    per row, negative for none.
+    """
+
+    numbers: Mapping[str, Array]
+    indicators: Sequence[tuple[Sequence[str], Array]] = ()
+
+
 class Column(State, ABC):
     """A column of the data and what its rows have shown; there is one subclass per kind.
 
@@ -79,6 +91,8 @@ class Column(State, ABC):
     kind: ClassVar[str] = ""
     settings: ClassVar[tuple[str, ...]] = ("name", "forced")
     seen: ClassVar[tuple[str, ...]] = ()  # attributes that rows change
+    settled = True  # whether further rows have nothing to show
+    over = False  # whether there have been too many texts
 
     def __init__(self, name: str, forced: bool = False) -> None:
         self.name, self.forced = name, forced
@@ -108,11 +122,6 @@ class Column(State, ABC):
         """The values expected, in words."""
         return {"number": "a number", "boolean": "true or false"}.get(self.kind, "a text")
 
-    @property
-    def smooth(self) -> list[str]:
-        """Raw features that are not indicators."""
-        return []
-
     def values(self, batch: Any) -> Any:
         """Return the values of a batch."""
         return batch.column(self.name)
@@ -121,27 +130,17 @@ class Column(State, ABC):
     def parse(self, values: Any, grow: bool) -> Array:
         """Return one entry per value; with ``grow``, new texts become raw features."""
 
-    @staticmethod
-    def missing(entries: Array) -> Array:
-        """Return which entries are missing."""
-        return np.asarray(np.isnan(entries))
-
     def gaps(self, entries: Array) -> Array | None:
         """Return which entries are missing, None if there are none."""
-        found = self.missing(entries)
+        found = np.isnan(entries)
         return found if found.any() else None
-
-    @property
-    def settled(self) -> bool:
-        """Whether further rows have nothing to show."""
-        return True
 
     def learn(self, entries: Array) -> None:
         """Take note of the rows to learn from."""
 
     @abstractmethod
-    def write(self, entries: Array, gap: Array | None, out: Array) -> None:
-        """Write the raw features of entries that are not missing to the matrix ``out`` of zeros."""
+    def raw(self, entries: Array) -> Raw:
+        """Return the raw features; those of missing entries do not matter."""
 
     @abstractmethod
     def use(self, counts: Counts, rows: int) -> Use:
@@ -150,23 +149,9 @@ class Column(State, ABC):
     def merge(self, other: Self) -> None:
         """Take note of what another column of the same kind has seen; keys are merged before."""
 
-    def add(self, key: str) -> None:
-        """Add a raw feature unless it is there."""
-        self.places.setdefault(key, -1)
-
     def place(self, key: str) -> int:
         """Return the place of a raw feature, −1 if it has none."""
         return self.places.get(key, -1)
-
-    def first_rows(self, entries: Array, gap: Array | None) -> dict[str, int]:
-        """Return the first row of each raw feature that has no place yet."""
-        new = [key for key in self.smooth if self.place(key) < 0]
-        found = {}
-        if gap is not None and self.place(GAP) < 0 and gap.any():
-            found[GAP] = int(gap.argmax())
-        if new and len(entries) and (gap is None or not gap.all()):
-            found |= dict.fromkeys(new, 0 if gap is None else int(gap.argmin()))
-        return found
 
     def moved(self, key: str) -> str | None:
         """Return the raw feature that one of before is part of now, None if it is left out."""
@@ -200,17 +185,12 @@ class Number(Column):
     def __init__(self, name: str, forced: bool = False, form: str = "point") -> None:
         super().__init__(name, forced)
         self.form, self.whole, self.moments = form, True, np.zeros(5)
-        self.add("value")
+        self.places["value"] = -1
 
     def check(self, what: str) -> None:
         """The form is known."""
         super().check(what)
         check_one_of(self.form, "form of numbers", ("point", "comma"))
-
-    @property
-    def smooth(self) -> list[str]:
-        """Raw features that are not indicators."""
-        return ["value"]
 
     def parse(self, values: Any, grow: bool) -> Array:
         """Return doubles, NaN where missing."""
@@ -227,24 +207,24 @@ class Number(Column):
         return bool(self.moments[2] > self.moments[1])
 
     @property
-    def settled(self) -> bool:
+    def settled(self) -> bool:  # type: ignore[override]
         """Whether further rows have nothing to show."""
         return self.varied and not self.whole
 
     def learn(self, entries: Array) -> None:
         """Take note of whether values differ, and sum whole numbers."""
-        gap = np.isnan(entries)
-        known = entries[~gap] if gap.any() else entries
+        gap = self.gaps(entries)
+        known = entries if gap is None else entries[~gap]
         if not len(known):
             return
-        low, high, total, squares = float(known.min()), float(known.max()), 0.0, 0.0
+        low, high, sums = known.min(), known.max(), [0.0, 0.0]
         few = known[:MIN_NUMBERED]
-        self.whole = self.whole and max(-low, high) <= MAX_NUMBERED
+        self.whole = self.whole and bool(max(-low, high) <= MAX_NUMBERED)
         self.whole = self.whole and bool((few == np.floor(few)).all())
         self.whole = self.whole and bool((known == np.floor(known)).all())
         if self.whole:
-            total, squares = float(known.sum()), float((known * known).sum())
-        self._join(np.array([len(known), low, high, total, squares]))
+            sums = [known.sum(), known @ known]
+        self._join(np.array([len(known), low, high, *sums]))
 
     def _join(self, more: Array) -> None:
         mine = self.moments
@@ -253,11 +233,9 @@ class Number(Column):
             more = np.array([mine[0] + more[0], *ends, *(mine[3:] + more[3:])])
         self.moments = more if more[0] else mine
 
-    def write(self, entries: Array, gap: Array | None, out: Array) -> None:
-        """Write the values."""
-        place = self.place("value")
-        if place >= 0:
-            out[:, place] = entries if gap is None else np.where(gap, 0.0, entries)
+    def raw(self, entries: Array) -> Raw:
+        """Return the values."""
+        return Raw({"value": entries})
 
     def use(self, counts: Counts, rows: int) -> Use:
         """Use the value unless it is constant or a row number, and the gaps if they are many."""
@@ -314,15 +292,16 @@ class Undecided(Column):
 
     def become(self, column: Column) -> Column:
         """Give a column of another kind the gaps so far."""
-        column.places = {**self.places, **column.places}
+        column.places = {**column.places, **self.places}
         return column
 
     def parse(self, values: Any, grow: bool) -> Array:
         """Return NaN."""
         return np.full(len(values), np.nan)
 
-    def write(self, entries: Array, gap: Array | None, out: Array) -> None:
-        """Write nothing."""
+    def raw(self, entries: Array) -> Raw:
+        """Return nothing."""
+        return Raw({})
 
     def use(self, counts: Counts, rows: int) -> Use:
         """Leave it out."""

@@ -59,13 +59,6 @@ class Design(NamedTuple):
         slopes, rest = np.split(weights, [len(self.features)], axis=1)
         return np.hstack([(self.matrix @ slopes.T).T, rest])
 
-    def fills(self, weights: Array) -> Array:
-        """Return what an unknown value of each column of the data adds to the predictions."""
-        terms = weights[:, : len(self.features)] * self.means
-        ends = np.cumsum(np.hstack([np.zeros((len(terms), 1)), terms]), axis=1)
-        begin, end = np.array(self.ranges, int).reshape(-1, 2).T
-        return np.asarray(ends[:, end] - ends[:, begin])
-
 
 def design_of(
     columns: Sequence[Column], sums: Array, rows: int, calendar: str = "cycles"
@@ -92,12 +85,10 @@ def design_of(
     entries: list[tuple[int, int, float]] = []
     for column, use in zip(columns, uses, strict=True):
         begin = len(names)
-        # Raw features beyond the sums belong to rows that are not learnt yet.
-        filled = [place for key in use.filled if 0 <= (place := column.place(key)) < len(sums)]
+        filled = [place for key in use.filled if (place := column.place(key)) >= 0]
         known = rows - sum(_count(sums[place]) for place in filled)
         for feature in use.features:
             at, own = len(names), [(column.place(key), c) for key, c in feature.of.items()]
-            own = [(place, factor) for place, factor in own if place < len(sums)]
             entries += [(place, at, factor) for place, factor in own]
             mean = 0.0
             if GAP not in feature.of and known > 0:
@@ -117,7 +108,7 @@ def design_of(
 def _use(column: Column, sums: Array, rows: int, calendar: str) -> Use:
     def count(key: str) -> float:
         place = column.place(key)
-        return _count(sums[place]) if 0 <= place < len(sums) else 0.0
+        return _count(sums[place]) if place >= 0 else 0.0
 
     if isinstance(column, Time):
         return column.use(count, rows, calendar)

@@ -2,7 +2,7 @@
 
 import copy
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,13 +12,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, check_whole
 from mixfree.base.state import loading
 from mixfree.streams.columns.category import UNKNOWN, Category
-from mixfree.streams.columns.column import (
-    GAP,
-    Boolean,
-    Column,
-    Number,
-    Undecided,
-)
+from mixfree.streams.columns.column import GAP, Boolean, Column, Number, Undecided
 from mixfree.streams.columns.design import Design, design_of
 from mixfree.streams.columns.kinds import decided
 from mixfree.streams.columns.target import located, shown_text, targets_in
@@ -29,7 +23,6 @@ from mixfree.streams.read.values import is_mark, is_text
 __all__ = ["POLICIES", "Encoded", "Encoder"]
 
 POLICIES = ("auto", "skip", "error")
-STEP = 8  # columns by which the matrix of raw features grows
 MAX_NOT_PARSED = 0.01  # largest share of texts in a column of numbers or dates
 KINDS: dict[str, type[Column]] = {
     each.kind: each for each in (Number, Boolean, Category, Time, Undecided)
@@ -37,20 +30,13 @@ KINDS: dict[str, type[Column]] = {
 
 
 class Encoded(NamedTuple):
-    """Rows to learn from: raw features, targets, weights, and times if there are dates.
-
-    ``entries`` has one array per column. ``grows`` are rows from which on there are more raw
-    features, and how many. ``new`` has the places of raw features of new values, with the column of
-    the data that they belong to and the first row that has them.
-    """
+    """Rows to learn from: entries per column, raw features, targets, weights, and times if any."""
 
     entries: list[Array]
     rows: Array
     targets: Array
     weights: Array | None
     times: Array
-    grows: tuple[tuple[int, int], ...] = ()
-    new: Mapping[int, tuple[int, int]] = {}
 
 
 class Encoder:
@@ -74,16 +60,15 @@ class Encoder:
     rows, sums
         Number of rows that decide on the features, and the sums of their raw features unless a
         learner knows them.
-    used
-        Number of raw features; the matrix may have a few more columns of zeros.
     left_out
         Rows left out, counted by reason.
     unknown
         Number of texts per column that no row to learn from had.
     not_parsed
         Number of other texts per column of numbers or dates, and the place of the first.
-    growing
-        Whether all rows decide on the features, and raw features are added as they appear.
+    fixed
+        The features, if the first rows have decided on them. Otherwise all rows do, and raw
+        features are added as they appear.
     change
         A map of the raw features before the last batch to those after it, if some were replaced.
     """
@@ -101,19 +86,20 @@ class Encoder:
         self.left_out: Counter[str] = Counter()
         self.unknown: Counter[str] = Counter()
         self.not_parsed: dict[str, list[Any]] = {}
-        self.rows, self.used, self.sums = 0, 0, np.zeros(0)
-        self.growing = True
+        self.rows, self.sums = 0, np.zeros(0)
+        self.fixed: Design | None = None
         self.change: Any = None
-        self._fixed: Design | None = None
-        for column in self.columns:
-            for key in column.places:
-                self._place(column, key)
-        self.sums = np.zeros(self.used)
+        self._place([(column, key) for column in self.columns for key in column.places])
 
     @property
     def width(self) -> int:
-        """Columns of the matrix."""
+        """Number of raw features."""
         return len(self.sums)
+
+    @property
+    def growing(self) -> bool:
+        """Whether all rows decide on the features."""
+        return self.fixed is None
 
     @property
     def needs(self) -> list[str]:
@@ -137,51 +123,34 @@ class Encoder:
         """The first column of dates."""
         return next((each for each in self.columns if isinstance(each, Time)), None)
 
-    def encode(self, piece: Piece) -> Iterator[Encoded]:
-        """Yield the rows that can be used, divided where raw features are replaced."""
-        entries, full = self._entries(piece, self.growing)
-        if full is not None:
-            texts, row = full
-            if row:
-                yield from self.encode(piece.slice(0, row))
-            before = self._layout()
-            texts.overflow()
-            self.change = self._relaid(before)
-            yield from self.encode(piece.slice(row))
-            return
+    def encode(self, piece: Piece) -> Encoded:
+        """Return the rows that can be used; some raw features may be new, or others than before."""
         targets, known = targets_in(piece, self._target, self.classes)
-        if not known.all():
-            if self.missing == "error":
-                self._refuse(piece, int(known.argmin()), self._target)
-            self._note_not_parsed(piece, self._target, ~known)
-            self._leave_out(self.target, int((~known).sum()))
-        gaps = list[Array | None]()
-        for column, each in zip(self.columns, entries, strict=True):
-            gap = _gaps(piece, column, each)
-            if gap is not None:
-                self._note_not_parsed(piece, column, gap)
-                known = self._without_gaps(piece, column, gap, known)
-            gaps.append(gap)
+        gap, known = None if known.all() else ~known, np.ones(len(targets), bool)
+        known = self._without_gaps(piece, self._target, gap, known)
+        before, over = self._layout(), sum(column.over for column in self.columns)
+        entries, gaps, known = self._entries(piece, known)
+        if sum(column.over for column in self.columns) > over:
+            self.change = self._relaid(before)
         dated = [isinstance(column, Time) for column in self.columns]
         times = entries[dated.index(True)] if any(dated) else np.zeros(0, "M8[us]")
+        weights = piece.weights
         if not known.all():
             entries = [each[known] for each in entries]
             gaps = [None if gap is None else gap[known] for gap in gaps]
             targets, times = targets[known], times[known] if len(times) else times
-        weights = None if piece.weights is None else piece.weights[known]
-        if not self.growing:
-            yield Encoded(entries, self.features(entries, self.design()), targets, weights, times)
-            return
-        grows, new, width = self._grown(entries, gaps)
-        rows = self._matrix(entries, gaps, width)
-        yield Encoded(entries, rows, targets, weights, times, grows, new)
+            weights = None if weights is None else weights[known]
+        if self.fixed is not None:
+            rows = self._features(entries, gaps, self.fixed)
+        else:
+            rows = self._matrix(entries, gaps, len(targets), grow=True)
+        return Encoded(entries, rows, targets, weights, times)
 
     def see(self, piece: Piece) -> None:
         """Sum rows that no learner sums, such as those of a first look."""
-        for found in self.encode(piece):
-            self.grow(found.rows.shape[1])
-            self.learn(found, 0, len(found.rows))
-            self.sums = self.sums + found.rows.sum(axis=0)
+        found = self.encode(piece)
+        self.learn(found, 0, len(found.targets))
+        self.sums = self.sums + found.rows.sum(axis=0)
 
     def learn(self, found: Encoded, begin: int, end: int) -> None:
         """Take note of some of the rows that :meth:`encode` yielded."""
@@ -196,66 +165,34 @@ class Encoder:
 
         If ``fixed``, the features are those decided by these rows.
         """
-        if fixed:
-            found = copy.copy(self)
-            found.growing, found.not_parsed = False, {}
-            found.left_out, found.unknown = Counter(), Counter()
-            return found
         columns = [column.fresh() for column in self.columns]
-        for column, seen in zip(columns, self.columns, strict=True):
-            if isinstance(column, Category) and isinstance(seen, Category) and seen.over:
-                column.overflow()
-        return Encoder(columns, self._target, self.classes, self.missing)
+        found = Encoder(columns, self._target, self.classes, self.missing)
+        if fixed:
+            found.columns, found.rows, found.sums = self.columns, self.rows, self.sums
+            found.fix()
+        return found
+
+    def fix(self) -> None:
+        """Let the rows seen so far decide on the features."""
+        asked = any(isinstance(each, Time) and each.time == "calendar" for each in self.columns)
+        self.fixed = self.design("calendar" if asked else "cycles")
 
     def gaps(self, column: Column) -> int:
         """Return the number of missing values of a column in the rows learnt from."""
         place = column.place(GAP)
         return 0 if place < 0 else int(self.sums[place])
 
-    def grow(self, columns: int) -> None:
-        """Add columns of zeros, up to so many."""
-        self.sums = np.append(self.sums, np.zeros(columns - len(self.sums)))
-
     def design(self, calendar: str = "cycles", sums: Array | None = None) -> Design:
         """Return the features as far as rows have shown them, with the sums of a learner."""
-        if self.growing:
-            sums = self.sums if sums is None else sums
-            return design_of(self.columns, sums, self.rows, calendar)
-        if self._fixed is None:
-            asked = any(isinstance(each, Time) and each.time == "calendar" for each in self.columns)
-            calendar = "calendar" if asked else "cycles"
-            self._fixed = design_of(self.columns, self.sums, self.rows, calendar)
-        return self._fixed
-
-    def features(self, entries: Sequence[Array | None], design: Design) -> Array:
-        """Return the features of rows; an unknown value has the mean of its column.
-
-        Entries of columns without features may be None.
-        """
-        absent, gaps = {}, list[Array | None]()
-        for place, (column, each) in enumerate(zip(self.columns, entries, strict=True)):
-            gap = None if each is None else column.gaps(each)
-            gaps.append(gap)
-            where = gap if column.place(GAP) < 0 else None
-            if each is not None and isinstance(column, Category):
-                unknown = each == UNKNOWN
-                if unknown.any():
-                    self.unknown[column.name] += int(unknown.sum())
-                    where = unknown if where is None else where | unknown
-            if where is not None:
-                absent[place] = where
-        return design.rows(self._matrix(entries, gaps, self.width), absent)
+        if self.fixed is not None:
+            return self.fixed
+        return design_of(self.columns, self.sums if sums is None else sums, self.rows, calendar)
 
     def encode_for_prediction(self, piece: Piece, design: Design) -> tuple[Array, Array]:
         """Return the features of all rows, and which rows can be predicted."""
-        entries, usable = list[Array | None](), np.ones(piece.batch.num_rows, bool)
-        for column, (begin, end) in zip(self.columns, design.ranges, strict=True):
-            each = column.parse(column.values(piece.batch), False) if end > begin else None
-            entries.append(each)
-            gap = None if each is None else _gaps(piece, column, each)
-            if gap is not None and self.missing != "auto":
-                usable = self._without_gaps(piece, column, gap, usable)
-        return self.features(entries, design), usable
+        usable = np.ones(piece.batch.num_rows, bool)
+        entries, gaps, usable = self._entries(piece, usable, design)
+        return self._features(entries, gaps, design), usable
 
     def needed(self, design: Design) -> list[str]:
         """Return the names of the columns that predictions need."""
@@ -316,13 +253,14 @@ class Encoder:
                 right &= isinstance(place, str)
                 encoder.not_parsed[name] = [_count(count), place]
             taken = sorted(at for each in columns for at in each.places.values() if at >= 0)
-            encoder.columns, encoder.used, encoder.rows = columns, len(taken), _count(state["rows"])
-            encoder.sums, encoder.growing = state["sums"].copy(), state["growing"]
-            right &= type(encoder.growing) is bool and bool(np.isfinite(encoder.sums).all())
+            encoder.columns, encoder.rows = columns, _count(state["rows"])
+            encoder.sums = state["sums"].copy()
             right &= (encoder.sums.ndim, encoder.sums.dtype.name) == (1, "float64")
-            right &= taken == [*range(len(taken))] and len(taken) <= len(encoder.sums)
+            right &= bool(np.isfinite(encoder.sums).all()) and taken == [*range(encoder.width)]
             if not right:
                 raise ValueError(f"state of the {what} is invalid: its parts do not fit together")
+            if not state["growing"]:
+                encoder.fix()
             return encoder
 
     def merge(self, other: "Encoder") -> tuple[Any, Any]:
@@ -336,23 +274,20 @@ class Encoder:
         for place, column in enumerate(other.columns):
             own = self.columns[place]
             if isinstance(own, Undecided) and not isinstance(column, Undecided):
-                self.columns[place] = own = own.become(column.copy())
+                self.columns[place] = own = own.become(column.fresh())
             elif type(own) is not type(column) and not isinstance(column, Undecided):
                 raise ValueError(
                     f"column {own.name!r} is a {own.kind} in one part and a {column.kind} in "
                     f"another: give `categories={[own.name]!r}`"
                 )
             if isinstance(own, Category) and isinstance(column, Category) and not own.over:
-                texts = {*own.places, *column.places} - {GAP}
-                if column.over or len(texts) > own.most:
-                    own.overflow()
+                own.add([*column.places], too_many=column.over)
             for key in column.places:
                 if (new := own.moved(key)) is not None:
-                    own.add(new)
+                    own.places.setdefault(new, -1)
             if type(own) is type(column):
                 own.merge(column)
-        matrix = self._relaid(mine, max(self.width, other.width))
-        changes = matrix, self._map(theirs, other.width)
+        changes = self._relaid(mine), self._map(theirs, other.width)
         self.sums = self.sums + changes[1].T @ other.sums
         self.rows += other.rows
         for name in ("left_out", "unknown"):
@@ -361,71 +296,91 @@ class Encoder:
             self.not_parsed.setdefault(name, [0, first])[0] += count
         return changes
 
-    def _entries(self, piece: Piece, grow: bool) -> tuple[list[Array], tuple[Category, int] | None]:
-        """Return entries per column, or the first column with too many texts and the row of it."""
-        found, full = list[Array](), None
+    def _entries(
+        self, piece: Piece, known: Array, design: Design | None = None
+    ) -> tuple[list[Any], list[Any], Array]:
+        """Return entries and gaps per column, and which of the known rows are used.
+
+        Given a design, only columns with features are parsed, and rows are not learnt from.
+        """
+        entries, gaps, grow = list[Any](), list[Any](), design is None and self.growing
         for place, column in enumerate(self.columns):
+            if design is not None and np.equal(*design.ranges[place]):
+                entries.append(None)
+                gaps.append(None)
+                continue
             values = column.values(piece.batch)
             if isinstance(column, Undecided) and grow and values.null_count < len(values):
                 self.columns[place] = column = column.become(decided(column, values))
-            if isinstance(column, Category) and grow and not column.over:
-                row = column.room(values)
-                if row is not None and (full is None or row < full[1]):
-                    full = column, row
-                if full is not None:
-                    continue
-            found.append(column.parse(values, grow))
-        return found, full
+            entries.append(each := column.parse(values, grow))
+            gaps.append(gap := column.gaps(each))
+            if gap is not None and isinstance(column, Number) and (far := np.isinf(each)).any():
+                raise ValueError(located(piece, int(far.argmax()), "is infinite", column.name))
+            known = self._without_gaps(piece, column, gap, known, learns=design is None)
+        return entries, gaps, known
 
-    def _grown(
-        self, entries: Sequence[Array], gaps: Sequence[Array | None]
-    ) -> tuple[tuple[tuple[int, int], ...], dict[int, tuple[int, int]], int]:
-        """Place new raw features by the row and the column of their first appearance.
+    def _features(self, entries: Sequence[Any], gaps: Sequence[Any], design: Design) -> Array:
+        """Return the features of rows; an unknown value has the mean of its column."""
+        absent, count = {}, 0
+        for place, (column, each, gap) in enumerate(zip(self.columns, entries, gaps, strict=True)):
+            where = gap if column.place(GAP) < 0 else None
+            if isinstance(column, Category) and not np.equal(*design.ranges[place]):
+                unknown = each == UNKNOWN
+                if unknown.any():
+                    self.unknown[column.name] += int(unknown.sum())
+                    where = unknown if where is None else where | unknown
+            if where is not None:
+                absent[place] = where
+            count = count if each is None else len(each)
+        return design.rows(self._matrix(entries, gaps, count), absent)
 
-        Returns
-        -------
-        Rows from which on the matrix has more columns, and how many; the new raw features of
-        values; and the columns in the end.
-        """
-        found = list[tuple[int, int, int, str]]()
-        for at, (column, each, gap) in enumerate(zip(self.columns, entries, gaps, strict=True)):
-            for key, row in column.first_rows(each, gap).items():
-                found.append((row, at, len(found), key))
-        grows, width, new = [], self.width, {}
-        for row, at, _, key in sorted(found):
-            column = self.columns[at]
-            self._place(column, key)
-            if key == GAP or isinstance(column, Category):
-                new[column.place(key)] = at, row
-            if self.used > width:
-                width += STEP
-                grows.append((row, width))
-        return tuple(grows), new, width
+    def _matrix(
+        self, entries: Sequence[Any], gaps: Sequence[Any], count: int, grow: bool = False
+    ) -> Array:
+        """Return raw features; with ``grow``, those that are new are placed."""
+        found = []
+        for column, each, gap in zip(self.columns, entries, gaps, strict=True):
+            if each is None or not count:
+                continue
+            numbers, indicators = column.raw(each)
+            if gap is not None:
+                numbers = {key: np.where(gap, 0.0, values) for key, values in numbers.items()}
+                indicators = [(names, np.where(gap, -1, codes)) for names, codes in indicators]
+                indicators.append(([GAP], gap - 1))
+            if grow:
+                new = [*numbers]
+                for names, codes in indicators:
+                    seen = np.flatnonzero(np.bincount(np.maximum(codes, -1) + 1)[1:])
+                    new += [names[code] for code in seen.tolist()]
+                self._place([(column, key) for key in new if column.place(key) < 0])
+            found.append((column, numbers, indicators))
+        rows = np.zeros((count, self.width))
+        for column, numbers, indicators in found:
+            for key, values in numbers.items():
+                if (place := column.place(key)) >= 0:
+                    rows[:, place] = values
+            for names, codes in indicators:
+                # Entries without an indicator, of negative codes, have the last place.
+                places = np.array([*map(column.place, names), -1])[np.maximum(codes, -1)]
+                at = np.flatnonzero(places >= 0)
+                rows[at, places[at]] = 1.0
+        return rows
 
-    def _place(self, column: Column, key: str) -> None:
-        column.places[key] = self.used
-        self.used += 1
+    def _place(self, new: Sequence[tuple[Column, str]]) -> None:
+        """Add raw features."""
+        for place, (column, key) in enumerate(new, self.width):
+            column.places[key] = place
+        self.sums = np.append(self.sums, np.zeros(len(new)))
 
     def _layout(self) -> list[dict[str, int]]:
         """Return the places of the raw features of each column."""
         return [dict(column.places) for column in self.columns]
 
-    def _relaid(self, before: Sequence[Mapping[str, int]], least: int = 0) -> Any:
-        """Place all raw features anew, in at least so many columns; return the map to them."""
-        width, self.used = self.width, 0
-        for column in self.columns:
-            column.places = dict.fromkeys(column.places, -1)
-        kept = sorted(
-            (old, at, new)
-            for at, column in enumerate(self.columns)
-            for key, old in before[at].items()
-            if old >= 0 and (new := column.moved(key)) in column.places
-        )
-        rest = [(at, key) for at, column in enumerate(self.columns) for key in column.places]
-        for at, key in dict.fromkeys([*((at, new) for _, at, new in kept), *rest]):
-            self._place(self.columns[at], key)
-        sums, self.sums = self.sums, np.zeros(max(least, -(-self.used // STEP) * STEP))
-        matrix = self._map(before, width)
+    def _relaid(self, before: Sequence[Mapping[str, int]]) -> Any:
+        """Place all raw features anew; return the map to them."""
+        sums, self.sums = self.sums, np.zeros(0)
+        self._place([(column, key) for column in self.columns for key in column.places])
+        matrix = self._map(before, len(sums))
         self.sums = np.asarray(matrix.T @ sums)
         return matrix
 
@@ -440,27 +395,19 @@ class Encoder:
         where = np.array(pairs, int).reshape(-1, 2).T
         return sparse.csc_array((np.ones(len(pairs)), tuple(where)), shape=(width, self.width))
 
-    def _matrix(
-        self, entries: Sequence[Array | None], gaps: Sequence[Array | None], width: int
+    def _without_gaps(
+        self, piece: Piece, column: Column, gap: Array | None, known: Array, learns: bool = True
     ) -> Array:
-        """Return raw features."""
-        count = max((len(each) for each in entries if each is not None), default=0)
-        plain = width == len(self.columns) and not any(each is None for each in entries)
-        plain = plain and all(isinstance(each, Number) for each in self.columns)
-        rows = np.empty((count, width)) if plain else np.zeros((count, width))
-        for column, each, gap in zip(self.columns, entries, gaps, strict=True):
-            if each is not None:
-                column.write(each, gap, rows)
-                if gap is not None and (place := column.place(GAP)) >= 0:
-                    rows[:, place] = gap
-        return rows
-
-    def _without_gaps(self, piece: Piece, column: Column, gap: Array, known: Array) -> Array:
-        """Return the rows to use, as missing values are treated."""
-        if self.missing == "error" and gap.any():
+        """Return the rows to use, as missing values are treated; rows need a target."""
+        if gap is None:
+            return known
+        if self.missing == "error":
             self._refuse(piece, int(gap.argmax()), column)
-        if self.missing == "skip":
-            self._leave_out(column.name, int((gap & known).sum()))
+        if learns:
+            self._note_not_parsed(piece, column, gap)
+        if self.missing == "skip" or column is self._target:
+            if (lost := int((gap & known).sum())) > 0:
+                self.left_out[f"{column.name!r} is missing"] += lost
             return np.asarray(known & ~gap)
         return known
 
@@ -489,10 +436,6 @@ class Encoder:
             + "; `missing='skip'` leaves out such rows, `missing='auto'` fills in the mean"
         )
 
-    def _leave_out(self, column: str, rows: int) -> None:
-        if rows:
-            self.left_out[f"{column!r} is missing"] += rows
-
 
 def _plain(column: Column) -> dict[str, Any]:
     return {"kind": column.kind, **column.plain()}
@@ -507,13 +450,3 @@ def _restored(plain: Mapping[str, Any]) -> Column:
 def _count(value: Any) -> int:
     """Return a count of a state; raise ValueError unless it is one."""
     return check_whole(value, "a count of the state", least=0, most=2**63 - 1)
-
-
-def _gaps(piece: Piece, column: Column, entries: Array) -> Array | None:
-    """Return where values are missing, None if nowhere; raise ValueError if one is infinite."""
-    gap = column.gaps(entries)
-    if isinstance(column, Number) and gap is not None:
-        infinite = np.isinf(entries)
-        if infinite.any():
-            raise ValueError(located(piece, int(infinite.argmax()), "is infinite", column.name))
-    return gap

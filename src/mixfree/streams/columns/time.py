@@ -8,7 +8,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, shown
 from mixfree.streams.columns import dates
-from mixfree.streams.columns.column import GAP, MIN_ROWS, Column, Counts, Feature, Use
+from mixfree.streams.columns.column import GAP, MIN_ROWS, Column, Counts, Feature, Raw, Use
 from mixfree.streams.read.values import doubles, numbers_in
 
 __all__ = ["CALENDARS", "TIMES", "Time", "span_of"]
@@ -71,6 +71,7 @@ class Time(Column):
     """
 
     kind = "time"
+    settled = False
     settings = ("name", "forced", "form", "time", "calendar", "parts")
     seen = ("times", "span")
 
@@ -86,13 +87,8 @@ class Time(Column):
         super().__init__(name, forced)
         self.form, self.time, self.calendar, self.parts = form, time, calendar, tuple(parts)
         self.times, self.span = 0, np.zeros((2, 6))
-        if time != "cyclic" and not self.is_clock:
-            self.add("days")
-        for part in PARTS if time != "linear" else ():
-            # Waves of the week are sums of indicators of weekdays.
-            if part == "hour" or not (self.is_clock or (part == "weekday" and calendar)):
-                for key in _waves(part):
-                    self.add(key)
+        waves = _waves("hour") if self.is_clock else ["days", *_waves("hour"), *_waves("season")]
+        self.places = dict.fromkeys(waves, -1)
 
     def check(self, what: str) -> None:
         """The form and its use are known."""
@@ -101,12 +97,6 @@ class Time(Column):
         texts = all(isinstance(part, str) for part in self.parts)
         if not (dates.is_form(self.form) and texts):
             raise ValueError(f"state of the {what} is invalid: {shown((self.form, self.parts))}")
-
-    @property
-    def smooth(self) -> list[str]:
-        """Raw features that are not indicators."""
-        waves = [key for part in PARTS for key in _waves(part)]
-        return [key for key in ("days", *waves) if key in self.places]
 
     @property
     def is_clock(self) -> bool:
@@ -131,35 +121,10 @@ class Time(Column):
         """Return NumPy times, NaT where missing."""
         return _joined(values) if self.parts else dates.times_in(values, self.form)
 
-    @staticmethod
-    def missing(entries: Array) -> Array:
-        """Return which times are missing."""
-        return np.asarray(np.isnat(entries))
-
-    @property
-    def settled(self) -> bool:
-        """Whether further rows have nothing to show."""
-        return False
-
-    def first_rows(self, entries: Array, gap: Array | None) -> dict[str, int]:
-        """Return the first row of each raw feature that has no place yet."""
-        found = super().first_rows(entries, gap)
-        names = [*CELLS[:: 1 + self.is_clock], *([] if self.is_clock else WEEKDAYS)]
-        if self.calendar and min(map(self.place, names)) < 0:
-            rows = np.flatnonzero(~np.isnat(entries))
-            for cells, codes in self._cells(*_divided(entries[rows])):
-                for code in np.flatnonzero(np.bincount(codes)).tolist():
-                    if self.place(cells[code]) < 0:
-                        found[cells[code]] = int(rows[(codes == code).argmax()])
-        return found
-
-    def _cells(self, days: Array, of_day: Array) -> list[tuple[Sequence[str], Array]]:
-        """Return names of indicators, and the index of each time among them."""
-        hours = of_day // HOUR
-        if self.is_clock:
-            return [(CELLS, 2 * hours)]
-        weekdays = (days - MONDAY) % 7
-        return [(CELLS, 2 * hours + (weekdays >= SATURDAY)), (WEEKDAYS, weekdays)]
+    def gaps(self, entries: Array) -> Array | None:
+        """Return which times are missing, None if there are none."""
+        found = np.isnat(entries)
+        return found if found.any() else None
 
     def learn(self, entries: Array) -> None:
         """Take note of the span of the times."""
@@ -185,33 +150,24 @@ class Time(Column):
         """Join the spans of both."""
         self._join(other.times, other.span)
 
-    def write(self, entries: Array, gap: Array | None, out: Array) -> None:
-        """Write the raw features."""
-        rows = slice(None) if gap is None else np.flatnonzero(~gap)
-        times = entries[rows]
-        if not len(times):
-            return
-        days, of_day = _divided(times)
-        if "days" in self.places:
-            out[rows, self.place("days")] = (times.astype(np.int64) - ORIGIN) / DAY
-        if "hour sin" in self.places:
-            self._write_waves("hour", of_day / DAY, slice(None), out, rows)
+    def raw(self, entries: Array) -> Raw:
+        """Return days, sines and cosines, weekdays and hours."""
+        gap = np.isnat(entries)
+        if gap.any():  # any time will do
+            entries = np.where(gap, entries[int(gap.argmin())], entries)
+        days, of_day = _divided(entries)
+        numbers, hours = _sines("hour", of_day / DAY), of_day // HOUR
+        if self.is_clock:
+            return Raw(numbers, [(CELLS, 2 * hours)] if self.calendar else [])
         different, which = _different(days)
-        if "season sin" in self.places:
-            self._write_waves("season", _of_year(different), which, out, rows)
-        if "weekday sin" in self.places:
-            self._write_waves("weekday", (different - MONDAY) % 7 / 7.0, which, out, rows)
+        numbers["days"] = (entries.astype(np.int64) - ORIGIN) / DAY
+        season = _sines("season", _of_year(different))
+        numbers |= {key: values[which] for key, values in season.items()}
+        weekdays = (days - MONDAY) % 7
+        indicators = [(WEEKDAYS, weekdays)]
         if self.calendar:
-            at = np.arange(len(out))[rows]
-            for names, codes in self._cells(days, of_day):
-                to = np.array([self.place(name) for name in names])[codes]
-                out[at[to >= 0], to[to >= 0]] = 1.0
-
-    def _write_waves(self, part: str, shares: Array, which: Any, out: Array, rows: Any) -> None:
-        """Write sines and cosines of shares of a period, of which each row has one."""
-        for wave in range(PARTS[part][1]):
-            for of, key in zip((np.sin, np.cos), _waves(part)[2 * wave :], strict=False):
-                out[rows, self.place(key)] = of(2.0 * np.pi * (wave + 1) * shares)[which]
+            indicators.append((CELLS, 2 * hours + (weekdays >= SATURDAY)))
+        return Raw(numbers, indicators)
 
     @property
     def days(self) -> float:
@@ -289,10 +245,9 @@ class Time(Column):
 
     def _wave(self, key: str) -> dict[str, float]:
         """Return the raw features that a sine or cosine is the sum of."""
-        if key in self.places:
+        if not key.startswith("weekday"):
             return {key: 1.0}
-        place, angles = _waves("weekday").index(key), 2.0 * np.pi * np.arange(7.0) / 7.0
-        wave = (np.cos if place % 2 else np.sin)((1 + place // 2) * angles)
+        wave = _sines("weekday", np.arange(7.0) / 7.0)[key]
         return {day: float(wave[at]) for at, day in enumerate(WEEKDAYS) if day in self.places}
 
     def _hours(self, counts: Counts, apart: bool) -> list[Feature]:
@@ -339,6 +294,12 @@ class Time(Column):
         since = " since 1970" if self.form.endswith("seconds") else ""
         parts = f" in {len(self.parts)} columns, {', '.join(self.parts)}" if self.parts else ""
         return f"date{parts}" if self.form == "stored" else f"date ({self.form}{since})"
+
+
+def _sines(part: str, shares: Array) -> dict[str, Array]:
+    """Return sines and cosines of shares of a period, by the names of the raw features."""
+    angles = [2.0 * np.pi * (wave + 1) * shares for wave in range(PARTS[part][1])]
+    return dict(zip(_waves(part), (f(a) for a in angles for f in (np.sin, np.cos)), strict=True))
 
 
 def _without_reference(found: Sequence[tuple[Feature, float]]) -> list[Feature]:

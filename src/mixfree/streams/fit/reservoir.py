@@ -5,10 +5,8 @@ from typing import Any, Self
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_whole
 from mixfree.base.draws import SAMPLE
 from mixfree.base.sample import UniformSample
-from mixfree.base.state import loading
 
 __all__ = ["Reservoir"]
 
@@ -53,27 +51,9 @@ class Reservoir(UniformSample):
             found.columns[0] = np.asarray(found.columns[0] @ matrix[: found.columns[0].shape[1]])
         return found
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the whole state as plain values and arrays."""
-        plain, order = self.plain(), self.order
-        kept = {name: plain[name][order] for name in ("keys", "numbers")}
-        columns = [column[order] for column in plain["columns"]]
-        return {"size": self.size, "seed": self.seed, **plain, **kept, "columns": columns}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """Rebuild the reservoir that gave ``state``; raise ValueError if the state is invalid."""
-        with loading(what := "reservoir"):
-            plain = dict(state)
-            size = plain.pop("size")
-            seed = check_whole(plain.pop("seed"), "seed of the state", least=0, most=2**64 - 1)
-            kept = cls(size, seed).restored(plain, what)
-            kinds = [(each.dtype.name, each.ndim) for each in kept.columns]
-            if kinds not in ([], [("float64", 2), ("float64", 1)]):
-                raise ValueError(f"state of the {what} is invalid: it has no rows and targets")
-        return kept
-
-    def check_columns(self, columns: int) -> None:
-        """Raise ValueError if rows have too many columns."""
-        if self.seen and self.columns[0].shape[1] > columns:
-            raise ValueError(f"state of the reservoir is invalid: rows must have {columns} values")
+    def check(self, what: str) -> None:
+        """Rows and targets are kept."""
+        super().check(what)
+        kinds = [(each.dtype.name, each.ndim) for each in self.columns]
+        if kinds not in ([], [("float64", 2), ("float64", 1)]):
+            raise ValueError(f"state of the {what} is invalid: it has no rows and targets")

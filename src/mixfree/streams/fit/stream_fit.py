@@ -11,7 +11,7 @@ import numpy as np
 
 import mixfree
 from mixfree.base.arithmetic import MAX_VALUE, Array
-from mixfree.base.checks import shown
+from mixfree.base.checks import check_whole, shown
 from mixfree.base.state import State, check_room, loading
 from mixfree.base.terminal import interrupts_wait
 from mixfree.linear.exact_learner import ExactLearner, knows_intervals
@@ -68,13 +68,6 @@ class _Record(State):
     format: str = ""
     calendar: str = "cycles"
     decided: int = 0
-
-    def check(self, what: str) -> None:
-        """Check that all remarks are texts and the duration is nonnegative."""
-        texts = [*self.notes, *self.unused_columns, *self.unused_columns.values()]
-        right = self.calendar in CALENDARS and self.seconds >= 0
-        if not (right and all(isinstance(text, str) for text in texts)):
-            raise ValueError(f"state of the {what} does not fit: {shown(texts)}")
 
 
 class StreamFit:
@@ -197,45 +190,30 @@ class StreamFit:
             begin += step
 
     def _learn_part(self, piece: Piece) -> None:
-        for found in self.encoder.encode(piece):
-            self._follow_changes()
-            grows, begin, count = list(found.grows), 0, len(found.targets)
-            self._widen(found, 0)
-            while begin < count:
-                if grows and grows[0][0] == begin:
-                    self._grow(grows.pop(0)[1])
-                    continue
-                # Split where the predicting weights change, so that batch sizes do not matter.
-                if self._renew():
-                    self._widen(found, begin)
-                end = begin + self.timeline.until - self.timeline.rows
-                end = min(end, grows[0][0] if grows else count, count)
-                self._learn(piece, found, begin, end)
-                begin = end
-            if count:
-                self.varied |= bool((found.targets != self.reservoir.targets[0]).any())
+        found = self.encoder.encode(piece)
+        self._follow_encoder()
+        begin, count = 0, len(found.targets)
+        while begin < count:
+            # Split where the predicting weights change, so that batch sizes do not matter.
+            self._renew()
+            end = min(begin + self.timeline.until - self.timeline.rows, count)
+            self._learn(piece, found, begin, end)
+            begin = end
+        if count:
+            self.varied |= bool((found.targets != self.reservoir.targets[0]).any())
         self.read_record.add(piece)
 
-    def _widen(self, found: Encoded, begin: int) -> None:
-        """Give values that are new in these rows the mean weight until the weights are renewed."""
-        if self.encoder.growing:
-            new = {place: column for place, (column, row) in found.new.items() if row >= begin}
-            self.timeline.widen(found.rows.shape[1], new)
-
-    def _grow(self, columns: int) -> None:
-        self.encoder.grow(columns)
-        if isinstance(self.learner, ExactLearner):
-            self.learner.grow(columns)
-
-    def _follow_changes(self) -> None:
-        """Replace raw features as the encoder has done."""
+    def _follow_encoder(self) -> None:
+        """Replace and add raw features as the encoder has done."""
         change, self.encoder.change = self.encoder.change, None
-        if change is not None and isinstance(self.learner, ExactLearner):
-            self.learner, self.reservoir = (
-                self.learner.mapped(change),
-                self.reservoir.mapped(change),
-            )
+        if (learner := self._growing) is None:
+            return
+        if change is not None:
+            self.learner = learner = learner.mapped(change)
+            self.reservoir = self.reservoir.mapped(change)
             self.timeline.until = self.timeline.rows  # the weights are for other columns
+        if self.encoder.width > learner.columns:
+            learner.grow(self.encoder.width)
 
     def merge(self, other: "StreamFit") -> None:
         """Add a fit with the same plan to the rows that follow.
@@ -319,7 +297,7 @@ class StreamFit:
             "plan": self.plan.state_dict(),
             "encoder": self.encoder.state_dict(),
             "learner": self.learner.state_dict(),
-            "reservoir": self.reservoir.state_dict(),
+            "reservoir": {"seed": self.reservoir.seed, **self.reservoir.plain()},
             "timeline": self.timeline.plain(),
             "read": self.read_record.state_dict(),
             "record": {name: getattr(self, name) for name in _Record.names()},
@@ -340,8 +318,11 @@ class StreamFit:
                     "state of the model is invalid: plan and encoder have different targets"
                 )
             fit.learner.load_state_dict(state["learner"])
-            fit.reservoir = Reservoir.from_state(state["reservoir"])
-            fit.reservoir.check_columns(fit.learner.columns)
+            sample = dict(state["reservoir"])
+            seed = check_whole(sample.pop("seed"), "seed of the state", least=0, most=2**64 - 1)
+            fit.reservoir = Reservoir(seed=seed).restored(sample, "reservoir")
+            if fit.reservoir.rows.shape[1] > fit.learner.columns:
+                raise ValueError("state of the reservoir is invalid: rows have too many values")
             fit.timeline = fit.timeline.restored(state["timeline"], "timeline")
             fit.read_record = ReadRecord.from_state(state["read"])
             record = _Record().restored(state["record"], "record")
@@ -405,28 +386,26 @@ class StreamFit:
         criteria = [2.0 * (days * a + k) for a, k in zip(losses, weights, strict=True)]
         return ways[int(np.argmin(criteria))]
 
-    def _renew(self) -> bool:
-        """Update the predicting weights if due; return whether they were."""
+    def _renew(self) -> None:
+        """Update the predicting weights if due."""
         course = self.timeline
         if course.rows < course.until:
-            return False
+            return
         until = self._next_renewal(course.rows)
         if not (course.rows and self.tests_first):
             course.renew(until)
-            return True
+            return
         if course.rows >= REDECIDED * self.decided:
             self.calendar, self.decided = self._best_calendar(), course.rows
-        design = self._design(self.calendar)
         if (growing := self._growing) is not None:
+            design = self._design(self.calendar)
             found = growing.solved([design.matrix])
             weights = found[0][0] if found else self._mapped(growing, design).weights
-            fills, weights = design.fills(weights), design.raw_weights(weights)
+            weights = design.raw_weights(weights)
         else:
             weights = self.learner.weights
-            fills = np.zeros((len(weights), 0))
         constant = best_constant(self.row_loss, self.reservoir.targets)
-        course.renew(until, weights, fills, constant, self.learner.columns)
-        return True
+        course.renew(until, weights, constant, self.learner.columns)
 
     def _next_renewal(self, rows: int) -> int:
         """Return the row count after ``rows`` at which the predicting weights are updated."""
@@ -443,7 +422,7 @@ class StreamFit:
     def _learn(self, piece: Piece, found: Encoded, begin: int, end: int) -> None:
         loss, course = self.row_loss, self.timeline
         self.encoder.learn(found, begin, end)
-        rows, targets = found.rows[begin:end, : self.learner.columns], found.targets[begin:end]
+        rows, targets = found.rows[begin:end], found.targets[begin:end]
         weights = None if found.weights is None else found.weights[begin:end]
         if self.encoder.growing and (weights is not None or self.encoder.sums.any()):
             self.encoder.sums = self._raw_sums() + rows.sum(axis=0)

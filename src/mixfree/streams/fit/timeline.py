@@ -1,6 +1,5 @@
 """The course of a stream, summed up in bins during the pass over it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Self
 
@@ -98,12 +97,10 @@ class Timeline(State):
 
     Attributes
     ----------
-    predicts, weights, level, constant, until
-        Whether the next rows are predicted, the weights that predict them, one row per column, the
-        intercepts, the constant with which they are compared, and the row count at which all are
-        replaced.
-    fills
-        What a value that is new since then adds to predictions, one row per column of the data.
+    predicts, weights, columns, constant, until
+        Whether the next rows are predicted, the weights that predict them, one column per output, of
+        how many columns of rows, the constant with which they are compared, and the row count at which all
+        are replaced. Later columns add nothing.
     origin
         The first target, subtracted from all targets before summing.
     rows
@@ -116,13 +113,12 @@ class Timeline(State):
         For two classes: number of rows by class and score.
     """
 
-    grows: ClassVar[tuple[str, ...]] = ("weights", "level", "fills", "sums", "ranges", "times")
+    grows: ClassVar[tuple[str, ...]] = ("weights", "sums", "ranges", "times")
 
     weights: Array
-    level: Array
-    fills: Array
     constant: Array
     scores: Array
+    columns: int = 0
     predicts: bool = False
     until: int = 0
     origin: float = 0.0
@@ -143,9 +139,8 @@ class Timeline(State):
         >>> timeline.bins.target
         array([2.])
         """
-        none, cells = np.zeros((0, outputs)), CELLS if classes == 2 else 0
-        scores = np.zeros((2, cells), np.int64)
-        return cls(none, none, none, np.zeros((outputs, 1)), scores)
+        scores = np.zeros((2, CELLS if classes == 2 else 0), np.int64)
+        return cls(np.zeros((0, outputs)), np.zeros((outputs, 1)), scores)
 
     def check(self, what: str) -> None:
         """Check that the bins are complete and consistent with the number of rows."""
@@ -198,31 +193,13 @@ class Timeline(State):
         self,
         until: int,
         weights: Array | None = None,
-        fills: Array | None = None,
         constant: Array | None = None,
         columns: int = 0,
     ) -> None:
-        """Predict with these weights and constant up to a row count; do not predict if None.
-
-        Parameters
-        ----------
-        weights
-            One row per output, for so many columns, and intercepts.
-        fills
-            What a new value of each column of the data adds, one row per output.
-        """
+        """Predict with these weights and constant up to a row count; do not predict if None."""
         self.predicts, self.until = weights is not None, until
-        if weights is not None and fills is not None and constant is not None:
-            self.weights, self.level = np.split(_bounded(weights).T, [columns])
-            self.fills, self.constant = _bounded(fills).T, constant
-
-    def widen(self, columns: int, new: Mapping[int, int]) -> None:
-        """Add columns, of which some belong to new values of columns of the data."""
-        more = np.zeros((max(columns - len(self.weights), 0), self.weights.shape[1]))
-        self.weights = np.vstack([self.weights, more])
-        for place, column in new.items():
-            if column < len(self.fills):
-                self.weights[place] = self.fills[column]
+        if weights is not None and constant is not None:
+            self.weights, self.constant, self.columns = _bounded(weights).T, constant, columns
 
     def chosen(self, count: int) -> tuple[Array, Array]:
         """Return which of the next rows to predict, and how many rows each of them stands for.
@@ -249,12 +226,9 @@ class Timeline(State):
         here = (rows >= first) & (rows < last)
         return rows[here] - first, weights[here]
 
-    def predict(self, loss: Loss, rows: Array, targets: Array) -> Outcomes | None:
-        """Predict rows and compare them with their targets, None if they are not predicted."""
-        if not self.predicts:
-            return None
-        weights = np.vstack([self.weights[: rows.shape[1]], self.level])
-        return compare(loss, weights.T, rows, targets)
+    def predict(self, loss: Loss, rows: Array, targets: Array) -> Outcomes:
+        """Predict rows and compare them with their targets."""
+        return compare(loss, self.weights.T, rows[:, : self.columns], targets)
 
     def add(
         self,

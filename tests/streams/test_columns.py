@@ -154,7 +154,7 @@ def test_a_letter_may_lie_across_what_is_read_for_the_head(tmp_path, monkeypatch
         assert len(features_of_look(tmp_path / "d.csv")) == 2
 
 
-def test_dates_have_the_same_bits_in_every_format_and_the_same_weights_after_a_resume(tmp_path, monkeypatch):
+def test_dates_are_the_same_in_every_format_and_after_a_resume(tmp_path, monkeypatch):
     """Catches parts chosen anew from the rows of a resumed run or of a block."""
     times = np.datetime64("2019-11-20", "us") + np.arange(ROWS) * np.timedelta64(1, "h")
     data = pa.table({"when": pa.array(times), "x": X, "y": Y + np.arange(ROWS) % 24})

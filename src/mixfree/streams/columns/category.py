@@ -65,7 +65,7 @@ class Category(Column):
         code = {key: n for n, (key, at) in enumerate(self.places.items()) if grow or at >= 0}
         at = [code.get(self.moved(key) or "", UNKNOWN) for key in keys]
         which = texts.indices.fill_null(len(at)).to_numpy(zero_copy_only=False)
-        return np.array([*at, MISSING])[which]
+        return np.asarray(np.array([*at, MISSING])[which])
 
     def add(self, keys: list[str], too_many: bool = False) -> None:
         """Add texts; if there are too many, hash all of them, or leave them out."""

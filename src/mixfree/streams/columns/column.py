@@ -223,7 +223,7 @@ class Number(Column):
         self.whole = self.whole and bool((few == np.floor(few)).all())
         self.whole = self.whole and bool((known == np.floor(known)).all())
         if self.whole:
-            sums = [known.sum(), known @ known]
+            sums = [float(known.sum()), float(known @ known)]
         self._join(np.array([len(known), low, high, *sums]))
 
     def _join(self, more: Array) -> None:

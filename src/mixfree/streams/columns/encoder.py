@@ -1,6 +1,5 @@
 """Encoding of batches as raw features and targets, with every missing value accounted for."""
 
-import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

@@ -164,10 +164,8 @@ class Time(Column):
         season = _sines("season", _of_year(different))
         numbers |= {key: values[which] for key, values in season.items()}
         weekdays = (days - MONDAY) % 7
-        indicators = [(WEEKDAYS, weekdays)]
-        if self.calendar:
-            indicators.append((CELLS, 2 * hours + (weekdays >= SATURDAY)))
-        return Raw(numbers, indicators)
+        cells = [(CELLS, 2 * hours + (weekdays >= SATURDAY))] if self.calendar else []
+        return Raw(numbers, [(WEEKDAYS, weekdays), *cells])
 
     @property
     def days(self) -> float:

@@ -98,9 +98,9 @@ class Timeline(State):
     Attributes
     ----------
     predicts, weights, columns, constant, until
-        Whether the next rows are predicted, the weights that predict them, one column per output, of
-        how many columns of rows, the constant with which they are compared, and the row count at which all
-        are replaced. Later columns add nothing.
+        Whether the next rows are predicted, the weights that predict them, one column per output,
+        of how many features, the constant with which they are compared, and the row count at which
+        all are replaced. Later features add nothing.
     origin
         The first target, subtracted from all targets before summing.
     rows

@@ -10,7 +10,7 @@ import mixfree as mf
 from benchmarks import gap, intervals, ladder, run, sensitivity
 from mixfree.linear.losses import Huber, Logistic, Squared
 from mixfree.reproduce.engine.report import Settings
-from mixfree.reproduce.paper.problem import Regression, run_cell
+from mixfree.reproduce.paper.problem import run_cell
 
 
 def test_a_benchmark_runs_by_its_name_and_reports(tmp_path, capsys):
@@ -20,12 +20,6 @@ def test_a_benchmark_runs_by_its_name_and_reports(tmp_path, capsys):
     with pytest.raises(SystemExit):
         run.main(["gap", "nothing"], results=tmp_path)
     assert "there is no 'nothing'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("order", gap.ORDERS)
-def test_sorted_streams_are_sorted_and_others_are_not(order):
-    _, y = gap.stream("huber", order, 500, 3)
-    assert (np.diff(y) >= 0.0).all() == order.startswith("sorted")
 
 
 @pytest.mark.parametrize(("held", "holds"), [(0.98, True), (0.95, None), (0.88, False)])
@@ -166,18 +160,6 @@ def test_a_choice_changes_what_it_says(name, as_set):
     assert np.isfinite(list(found.values())).all() and min(found.values()) > 0.0
     changed = {method for method in found if found[method] != as_set[method]}
     assert changed == (choice.own.keys() or as_set.keys())
-
-
-def test_whole_states_are_means_over_their_rows():
-    problem = Regression.draw(0)
-    order = problem.order(0, 0.2, 40)
-    slow, quick = (mf.AdaGrad(np.zeros(100), domain=mf.Ball(1.0)) for _ in range(2))
-    sensitivity.feed_states(quick, problem, order)
-    for state in order // 250:
-        rows = slice(250 * state, 250 * state + 250)
-        away = problem.rows[rows] @ slow.x - problem.targets[rows]
-        slow.tell(np.mean(away[:, None] * problem.rows[rows], axis=0))
-    np.testing.assert_allclose(quick.x, slow.x, rtol=1e-9)
 
 
 @pytest.mark.parametrize(

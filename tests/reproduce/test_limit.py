@@ -27,17 +27,6 @@ def test_the_limit_is_the_error_of_fits_to_long_streams(name, p):
     assert error < 0.1 * expected
 
 
-def test_states_have_their_own_optimum_and_curvature_only_where_said():
-    for name in PROBLEMS:
-        problem = limit.problem_of(name, 0)
-        first, second = problem.rows.reshape(2, problem.per_state, -1)
-        assert (first == second).all() == (name in limit.ALIKE)
-        optima = [np.linalg.lstsq(first, y)[0] for y in problem.targets.reshape(2, -1)]
-        assert np.linalg.norm(np.subtract(*optima)) > 0.5
-    values = np.linalg.eigvalsh(limit.problem_of("condition 30", 0).hessian)
-    assert 15.0 < values[-1] / values[0] < 60.0
-
-
 def made_up(factors):
     """Errors that are these factors times the limit, with noise that all methods share."""
     settings = limit.FULL.changed(seeds=20)

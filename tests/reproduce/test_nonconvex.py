@@ -8,12 +8,7 @@ from mixfree.outputs import RandomIterate
 from mixfree.reproduce import nonconvex
 from mixfree.reproduce.engine.report import Settings
 from mixfree.reproduce.nonconvex import (
-    DIMENSION,
-    HIDDEN,
-    NOISE,
     PROBLEMS,
-    SHARPNESS,
-    one_network,
 )
 from mixfree.reproduce.paper.problem import mixing_time
 from tests.reproduce.directions import directions
@@ -47,21 +42,6 @@ def test_compiled_steps_are_those_of_the_gradient(name):
     np.testing.assert_allclose(quick.x, slow.x, rtol=1e-11)
     np.testing.assert_allclose(quick.average, slow.average, rtol=1e-11)
     assert (quick.samples, quick.steps) == (slow.samples, slow.steps)
-
-
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_losses_are_bounded_and_not_convex(name):
-    problem = PROBLEMS[name]
-    data = problem.rows(problem.draw(0))
-    rng = np.random.default_rng(2)
-    bound = 0.5 if name.startswith("network") else 2.0
-    curved = False
-    for _ in range(200):
-        w, v = (10.0 * rng.standard_normal(problem.size) for _ in range(2))
-        ends = problem.value(w, data), problem.value(v, data)
-        assert max(ends) <= bound
-        curved |= problem.value((w + v) / 2.0, data) > sum(ends) / 2.0 + 1e-6
-    assert curved
 
 
 def test_means_are_those_over_the_iterates():
@@ -189,24 +169,6 @@ def test_report_recovers_exponents_and_judges_them(statement, y):
         assert first["to 100,000"] == "-0.30 (-0.30 to -0.30)"
         assert first["to 10,000"].replace("-", "+") == "+0.00 (+0.00 to +0.00)"
     assert set(found.figures) == {"nonconvex", "nonconvex-mixing-time"}
-
-
-def test_a_network_fits_a_network_and_a_line_only_at_infinity():
-    """The noise is all that is left at the truth; a line needs W → 0 and v → ∞."""
-    fitted, unending = PROBLEMS["network"], PROBLEMS["network, linear truth"]
-    truth = np.random.default_rng([3, 8]).standard_normal(fitted.size)
-    data = fitted.rows(one_network(3))
-    floor = 0.5 * (0.25 * SHARPNESS * NOISE) ** 2  # σ' is at most 1/4
-    assert 0.0 < fitted.value(truth, data) < 2.0 * floor
-    regression = unending.draw(3)
-    line = np.linalg.lstsq(regression.rows, regression.targets, rcond=None)[0]
-    values = []
-    for small in (4.0, 1.0, 0.25, 0.0625):
-        w = np.zeros(unending.size)
-        w[:DIMENSION], w[HIDDEN * DIMENSION] = small * line, SHARPNESS / small
-        values.append(unending.value(w, unending.rows(regression)))
-    assert (np.diff(values) < 0.0).all()
-    assert values[-1] < 2.0 * floor < values[0]
 
 
 def test_a_decade_is_needed_for_an_exponent():

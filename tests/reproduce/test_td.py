@@ -140,12 +140,3 @@ def test_the_growth_is_judged_at_the_longest_horizon():
             row["error"] *= row["mixing_time"] ** 0.4
     claims = td.report(rows, Settings(10**6, 3, p=(0.05, 5e-4))).claims
     assert [claim.holds for claim in claims[1:5]] == [False] * 4
-
-
-def test_one_p_and_few_samples_will_do():
-    settings = Settings(400, 2, p=(0.1,))
-    rows = [row for cell in td.cells(settings) for row in td.measure(cell)]
-    found = td.report(rows, settings)
-    assert {line[0] for line in found.tables[3].lines} == {"reversed streak"}
-    horizons = {c: {r["samples"] for r in rows if (r["method"] == OURS) == c} for c in (0, 1)}
-    assert horizons == {1: {40, 126, 400}, 0: {4, 13, 40, 126, 400}}

@@ -19,11 +19,7 @@ def test_frozen_lake_within_its_interval(lake):
     exact, found = lake
     seen = exact.visited
     low, high = found.interval(seen)
-    assert ((low <= exact.values[seen]) & (exact.values[seen] <= high)).all(), (
-        low,
-        exact.values[seen],
-        high,
-    )
+    assert ((low <= exact.values[seen]) & (exact.values[seen] <= high)).all(), (low, high)
     np.testing.assert_allclose(found.values(seen), (low + high) / 2.0)
     assert (high - low).max() < 0.3
 

@@ -115,15 +115,6 @@ def test_simulated_frequencies_match():
         assert abs(hit.mean() - probability) <= 5.0 * error + 1e-9
 
 
-def test_cliff_walking_never_leaves_the_goal():
-    cliff = RewardProcess.from_gymnasium("CliffWalking-v1", gamma=0.9)
-    assert 47 not in cliff.visited
-    assert not set(range(37, 47)) & set(cliff.visited.tolist())
-    right = RewardProcess.from_gymnasium("CliffWalking-v1", [0] + [1] * 47, gamma=0.5)
-    # From the start, one step right falls off the cliff: −100 and back to the start.
-    assert right.values[36] == pytest.approx(-200.0)
-
-
 def test_mdp_and_terminal_states():
     P = np.zeros((3, 2, 3))
     P[0, 0, 1] = P[0, 1, 2] = P[1, :, 0] = P[2, :, 2] = 1.0

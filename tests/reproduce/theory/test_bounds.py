@@ -43,8 +43,11 @@ def test_concentration_term_by_term():
 
 
 def test_rates_term_by_term():
-    """Theorems 3.3, 4.3 and 5.2 are the same two terms, with factors of their own."""
+    """Lemma 3.1 sums over levels; the theorems have the same two terms, with their own factors."""
+    errors = [bounds.mean_square_error(2**j, 5.0, 3, 1000) for j in range(10)]
+    levels = sum(2**j * 2 * (errors[j] + errors[j - 1]) for j in range(1, 10))
     moment = bounds.second_moment(5.0, 3, 1000)
+    assert moment == pytest.approx(2 * 5.0**2 + 2 * levels)
     error = bounds.mean_error(512, 5.0, 3, 1000)
     expected = 4.0 * math.sqrt(2 * 1000 * moment) / 1000 + 4.0 * error
     assert bounds.convex_rate(5.0, 4.0, 3, 1000) == pytest.approx(expected)
@@ -62,12 +65,6 @@ def test_a_horizon_of_one_sample_says_nothing(time):
     assert bounds.deviation(1, 3.0, 0.05, time, 0) == 6.0
     assert bounds.second_moment(3.0, time, 1) == 2 * 3.0**2
     assert bounds.convex_rate(3.0, 2.0, time, 1) == pytest.approx(2.0 * np.sqrt(2.0 * 18.0) + 12.0)
-
-
-def test_second_moment_is_the_sum_over_levels():
-    errors = [bounds.mean_square_error(2**j, 1.5, 7, 2**20) for j in range(21)]
-    levels = sum(2**j * 2 * (errors[j] + errors[j - 1]) for j in range(1, 21))
-    assert bounds.second_moment(1.5, 7, 2**20) == pytest.approx(2 * 1.5**2 + 2 * levels)
 
 
 RATES = {

@@ -11,7 +11,6 @@ from mixfree.reproduce.theory.experiment import (
     claims,
     equality_claim,
     measure,
-    report,
     values_of,
 )
 from mixfree.reproduce.theory.measures import Windows
@@ -93,15 +92,6 @@ def test_the_bias_of_a_chain_that_changes_its_state_is_negative():
     rows = [row for cell in chosen for row in measure(cell)]
     assert values_of(rows, "bias")[0.9][1] < [0.0] * 4
     assert bias_claim(rows, settings).holds
-
-
-def test_one_seed_decides_nothing_that_has_noise():
-    settings = Settings(samples=64, seeds=1, p=(0.5,))
-    rows = [row for cell in cells(settings) for row in measure(cell)]
-    undecided = [claim.text for claim in claims(rows, settings) if claim.holds is None]
-    assert len(undecided) == 6, undecided
-    (table,) = report(rows, settings).tables
-    assert ("error of a mean, in τ", "not measured", "+0.5") in table.lines
 
 
 def test_an_equality_is_refuted_by_one_of_several_deviations():

@@ -228,17 +228,6 @@ def test_two_threads_never_have_the_lock_at_once(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_what_a_killed_process_left_behind_is_removed_at_the_next_start(folder):
-    """SIGTERM leaves a .part file; one still being written stays."""
-    Path(".m.0123.part").write_bytes(b"half")
-    Path(".other.0123.part").write_bytes(b"half")
-    with replacing("m"):
-        (writing,) = set(Path().glob(".m.*.part")) - {Path(".m.0123.part")}
-        assert fit("d.csv", "--model", "m") == 0
-        assert writing.exists()
-    assert sorted(os.listdir()) == [".other.0123.part", "d.csv", "m"]
-
-
 # Data -------------------------------------------------------------------------------------------
 
 

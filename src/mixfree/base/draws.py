@@ -76,14 +76,7 @@ def word(key: Key, counter: int, lane: int = 0) -> int:
 
 
 def words(key: Key, counters: Array, lane: int | Array = 0) -> Array:
-    """As :func:`word`, for each of an array of counters, and of lanes of type uint64.
-
-    Examples
-    --------
-    >>> found = words(key(0, SAMPLE), np.arange(9))
-    >>> found.tolist() == [word(key(0, SAMPLE), n) for n in range(9)]
-    True
-    """
+    """As :func:`word`, for each of an array of counters, and of lanes of type uint64."""
     inner = _mix_words(counters.astype(np.uint32) ^ np.uint32(key.first))
     if np.ndim(lane) or lane or (counters.dtype.itemsize > 4 and counters.max(initial=0) > _MASK):
         high = (counters.astype(np.uint64, copy=False) >> 32) + lane * _GOLDEN
@@ -118,15 +111,7 @@ def below(key: Key, counter: int, limit: int) -> int:
 
 
 def below_each(key: Key, counters: Array, limits: Array, lanes: Array | int = 0) -> Array:
-    """As :func:`below`, for each of several counters, with two lanes per draw.
-
-    Examples
-    --------
-    >>> own, numbers = key(0, SAMPLE), np.arange(5, dtype=np.uint64)
-    >>> found = below_each(own, numbers, numbers + np.uint64(1))
-    >>> found.tolist() == [below(own, n, n + 1) for n in range(5)]
-    True
-    """
+    """As :func:`below`, for each of several counters, with two lanes per draw."""
     pairs = np.asarray(lanes, np.uint64)
     low, high = (words(key, counters, pairs + np.uint64(i)).astype(np.uint64) for i in (0, 1))
     if limits.max(initial=0) < 2**32:

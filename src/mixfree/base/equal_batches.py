@@ -15,25 +15,12 @@ class EqualBatches(State, Generic[T]):
     """What is known of each batch, in order; immutable.
 
     The length of the batches doubles with the stream, so that it need not be chosen.
-
-    Attributes
-    ----------
-    nothing
-        What is known of no rows. If it is a state, it restores saved items.
-    join
-        Returns what is known of two neighbouring batches together.
-    most
-        Number of batches at which neighbours are joined; there are always fewer.
-    length
-        Rows per batch.
-    items
-        What is known of each batch.
     """
 
-    nothing: T
-    join: Callable[[T, T], T]
-    most: int
-    length: int
+    nothing: T  # what is known of no rows; a state restores saved items
+    join: Callable[[T, T], T]  # of two neighbouring batches
+    most: int  # number of batches at which neighbours are joined; there are always fewer
+    length: int  # rows per batch
     items: tuple[T, ...] = ()
 
     def __len__(self) -> int:

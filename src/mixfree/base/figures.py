@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 from mixfree.base.files import check_place, replacing
 
@@ -39,17 +41,12 @@ DASHES = tuple(dashes for _, dashes, _ in _STYLES)
 METHODS = {name: color for color, _, names in _STYLES for name in names}
 METHODS |= {"exact": "#5B2A86", "lstd": "#5B2A86"}
 FORMATS = (".png", ".svg")
+LABEL_GAP = 0.06  # least distance between two labels, as a share of the height
 MARK = "mixfree figure"  # in the metadata of every figure
 
 
 def line_style(index: int) -> dict[str, Any]:
-    """Colour and dashes of the ``index``-th series, as keywords for ``axes.plot``.
-
-    Examples
-    --------
-    >>> line_style(1)["color"]
-    '#D55E00'
-    """
+    """Colour and dashes of the ``index``-th series, as keywords for ``axes.plot``."""
     return {"color": PALETTE[index % len(PALETTE)], "linestyle": DASHES[index % len(DASHES)]}
 
 
@@ -67,15 +64,13 @@ def styles_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     ['#0072B2', '#000000', '#000000', '#D55E00']
     """
     colors = {name: _color_of_method(name) for name in names}
-    free = [color for color in PALETTE if color not in colors.values()]
-    others = [name for name, color in colors.items() if color is None]
-    colors |= {name: free[index % len(free)] for index, name in enumerate(others)}
+    free = cycle(color for color in PALETTE if color not in colors.values())
     found: dict[str, dict[str, Any]] = {}
-    for name, color in colors.items():
-        taken = [style["linestyle"] for style in found.values() if style["color"] == color]
+    for name, own in colors.items():
+        color = own or next(free)
         first = PALETTE.index(color) if color in PALETTE else 0
-        dashes = [each for each in DASHES[first:] + DASHES[:first] if each not in taken]
-        found[name] = {"color": color, "linestyle": dashes[0] if dashes else DASHES[first]}
+        same = sum(style["color"] == color for style in found.values())
+        found[name] = {"color": color, "linestyle": DASHES[(first + same) % len(DASHES)]}
     return found
 
 
@@ -89,14 +84,7 @@ def new_figure(
 ) -> tuple[Figure, Any]:
     """Make a figure in this style, with one set of axes or an array of them.
 
-    Parameters
-    ----------
-    rows, columns
-        The grid of axes; for a single one the axes themselves are returned, not an array.
-    width, height
-        The size of the whole figure in inches.
-    **subplots
-        Passed to ``Figure.subplots``, for instance ``sharey=True``.
+    Width and height are in inches; ``subplots`` are passed to ``Figure.subplots``.
 
     Examples
     --------
@@ -119,33 +107,17 @@ def log_log(axes: Axes, xlabel: str = "", ylabel: str = "") -> None:
 
 
 def plain_ticks(axis: Axis) -> None:
-    """Label a short logarithmic axis with plain numbers (1, 2, 3, 5, 10) instead of powers of ten.
-
-    Examples
-    --------
-    >>> figure, axes = new_figure()
-    >>> line, = axes.semilogy([0.2, 0.6])
-    >>> plain_ticks(axes.yaxis)
-    >>> axes.yaxis.get_major_formatter()(0.2)
-    '0.2'
-    """
+    """Label a short logarithmic axis with plain numbers (1, 2, 3, 5, 10), not powers of ten."""
     ticker = require("matplotlib.ticker")
     axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
     axis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
     axis.set_minor_formatter(ticker.NullFormatter())
 
 
-def label_ends(axes: Axes, gap: float = 0.06, names: Mapping[str, str] | None = None) -> None:
-    """Write the name of each line at its end, in its colour, instead of a legend.
+def label_ends(axes: Axes, names: Mapping[str, str] | None = None) -> None:
+    """Write the label of each line, or its name in ``names``, at its end, instead of a legend.
 
-    Parameters
-    ----------
-    axes
-        With its lines, scales and limits in place: the labels are moved apart by them.
-    gap
-        Least distance between two labels, as a share of the height.
-    names
-        What to write instead of the label of a line.
+    Lines, scales and limits must be in place: labels are moved apart by them.
 
     Examples
     --------
@@ -158,7 +130,7 @@ def label_ends(axes: Axes, gap: float = 0.06, names: Mapping[str, str] | None = 
     lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
     within = axes.transData + axes.transAxes.inverted()
     ends = [float(within.transform(np.asarray(line.get_xydata()))[-1, 1]) for line in lines]
-    for line, place in zip(lines, _spread(ends, gap), strict=True):
+    for line, place in zip(lines, _apart(ends), strict=True):
         label = str(line.get_label())
         axes.annotate(
             (names or {}).get(label, label),
@@ -172,51 +144,43 @@ def label_ends(axes: Axes, gap: float = 0.06, names: Mapping[str, str] | None = 
         )
 
 
-def _spread(wished: Sequence[float], gap: float) -> list[float]:
-    """Places in the order of the wished ones, at least ``gap`` apart, and at most 1.
-
-    Examples
-    --------
-    >>> [round(place, 2) for place in _spread([0.5, 0.0, 0.5, 1.2], 0.1)]
-    [0.45, 0.0, 0.55, 1.0]
-    """
+def _apart(wished: Sequence[float]) -> Array:
+    """Places in the order of the wished ones, at least ``LABEL_GAP`` apart, and at most 1."""
     order = np.argsort(wished, kind="stable")
-    ranks = gap * np.arange(len(order))
+    ranks = LABEL_GAP * np.arange(len(order))
     level = np.asarray(wished)[order] - ranks
     # Halfway between pushing the upper labels up and the lower ones down, both in order.
     up, down = np.maximum.accumulate(level), np.minimum.accumulate(level[::-1])[::-1]
     places = np.minimum((up + down) / 2.0 + ranks, 1.0 - ranks[::-1])
-    return [float(place) for place in places[np.argsort(order)]]
+    found: Array = places[np.argsort(order)]
+    return found
 
 
-def _paths(path: str | PathLike[str]) -> list[Path]:
-    """The paths that :func:`save` writes; makes their folder."""
+def check_figures(path: str | PathLike[str], name: str, force: bool = False) -> list[Path]:
+    """Make the folder of figures, and return the paths that :func:`save` writes.
+
+    ValueError or OSError if it must not write there.
+    """
     path = Path(path)
     if path.suffix not in ("", *FORMATS):
         raise ValueError(
-            f"path = {str(path)!r} has the extension {path.suffix!r}; figures are saved as .png "
+            f"{name} = {str(path)!r} has the extension {path.suffix!r}; figures are saved as .png "
             "and .svg"
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OSError(f"cannot write in the folder {path.parent}: {error.strerror}") from error
-    return [path.with_suffix(ending) for ending in FORMATS]
-
-
-def check_figures(path: str | PathLike[str], name: str, force: bool = False) -> None:
-    """Make the folder of figures; ValueError or OSError if :func:`save` must not write there."""
-    for each in _paths(path):
+    paths = [path.with_suffix(ending) for ending in FORMATS]
+    for each in paths:
         check_place(each, name, MARK.encode(), force=force)
+    return paths
 
 
 def save(figure: Figure, path: str | PathLike[str]) -> list[Path]:
     """Write the figure as PNG and as SVG, and return the two paths.
 
-    Parameters
-    ----------
-    path
-        Path without extension, or with ``.png`` or ``.svg``; missing folders are made.
+    The extension may be left out; missing folders are made.
 
     Examples
     --------
@@ -225,7 +189,7 @@ def save(figure: Figure, path: str | PathLike[str]) -> list[Path]:
     >>> [written.name for written in save(figure, tempfile.mkdtemp() + "/decay")]
     ['decay.png', 'decay.svg']
     """
-    written = _paths(path)
+    written = check_figures(path, "path", force=True)
     # Random SVG ids and dates would make the bytes of equal figures differ.
     with require("matplotlib").rc_context({"svg.hashsalt": "mixfree", "svg.fonttype": "none"}):
         with replacing(written[0]) as file:

@@ -1,19 +1,15 @@
 """Which files may be replaced, their atomic replacement, and locks that end with the process."""
 
 import contextlib
-import errno
-import glob
 import os
 import secrets
-import stat
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
 ENDS = 1 << 16  # bytes at both ends of a file in which its mark is looked for
-# Errors of a full disk or quota, which do not name the file.
-_FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
 def check_place(
@@ -75,7 +71,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a new file that replaces ``path`` once it is complete and on the disk.
 
     If anything fails before, the old file is unchanged. Links are followed, and an existing file
-    keeps its permissions. Unfinished files of killed processes are removed.
+    keeps its permissions.
 
     Examples
     --------
@@ -86,33 +82,23 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     b'1 2 3'
     """
     place = Path(os.path.realpath(path))
-    _remove_abandoned(place)
-    mode = stat.S_IMODE(place.stat().st_mode) if place.is_file() else None
-    name = place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
-    # The system applies the umask to these permissions.
-    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0)
+    part = place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
     try:
-        handle = os.open(name, flags, 0o666 if mode is None else mode)
-    except OSError as error:
-        raise OSError(error.errno, f"cannot write {path}: {error.strerror}") from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            _lock(file.fileno())
-            if mode is not None:
-                os.chmod(name, mode)
+        with open(part, "xb") as file:
+            if place.is_file():
+                shutil.copymode(place, part)
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, place)
-    except BaseException as error:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
-        if isinstance(error, OSError) and error.errno in _FULL:
-            raise OSError(
-                error.errno, f"cannot write {path}: {error.strerror}; what was there is unchanged"
-            ) from error
-        raise
-    _sync_folder(place.parent)
+        os.replace(part, place)
+    except OSError as error:
+        # A full disk does not name the file; other files may be opened inside the block.
+        if error.errno is None or error.filename not in (None, str(part)):
+            raise
+        what = f"cannot write {path}: {error.strerror}"
+        raise OSError(error.errno, f"{what}; what was there is unchanged") from error
+    finally:
+        part.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -131,38 +117,28 @@ def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
     """
     place = Path(os.path.realpath(path))
     beside = place.with_name(f".{place.name}.lock")
-    handle = _locked_file(beside)
-    if handle is None:
-        raise ValueError(
-            f"{path} is being written by another process: wait for it, or give another name"
-        )
-    try:
-        yield
-    finally:
-        if os.name == "nt":  # where an open file cannot be removed
-            os.close(handle)
-        with contextlib.suppress(OSError):
-            beside.unlink()
-        if os.name != "nt":
-            os.close(handle)
-
-
-def _locked_file(path: Path) -> int | None:
-    """The handle of a locked file; None if another process holds the lock."""
     while True:
-        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-        if _lock(handle) is False:
-            os.close(handle)
-            return None
-        # The previous holder may have removed the file between the two lines above.
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(handle), os.stat(path)):
-                return handle
-        os.close(handle)
+        with open(beside, "ab") as file:
+            if not _lock(file.fileno()):
+                raise ValueError(
+                    f"{path} is being written by another process: wait for it, or give another name"
+                )
+            # The previous holder may have removed the file between the two lines above.
+            try:
+                if not os.path.samestat(os.fstat(file.fileno()), beside.stat()):
+                    continue
+            except FileNotFoundError:
+                continue
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):  # Windows removes no open file
+                    beside.unlink()
+            return
 
 
-def _lock(handle: int) -> bool | None:
-    """Try to lock an open file until it is closed; None if its file system has no locks."""
+def _lock(handle: int) -> bool:
+    """Try to lock an open file until it is closed; True also if its file system has no locks."""
     try:
         import fcntl
     except ImportError:
@@ -178,28 +154,5 @@ def _lock(handle: int) -> bool | None:
     except BlockingIOError:
         return False
     except OSError:
-        return None
+        pass
     return True
-
-
-def _remove_abandoned(place: Path) -> None:
-    """Remove unfinished files for ``place`` that no process is writing."""
-    for old in place.parent.glob(f".{glob.escape(place.name)}.*.part"):
-        with contextlib.suppress(OSError):
-            handle = os.open(old, os.O_RDWR)
-            try:
-                abandoned = _lock(handle)
-            finally:
-                os.close(handle)
-            if abandoned:
-                old.unlink()
-
-
-def _sync_folder(folder: Path) -> None:
-    """Write the folder's new entry to the disk, where the system supports it."""
-    with contextlib.suppress(PermissionError):  # Windows opens no folders
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

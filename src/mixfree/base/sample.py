@@ -20,17 +20,10 @@ LATE_SHARE = 8  # a successor keeps up to size/LATE_SHARE samples beside the col
 class UniformSample(State):
     """Keep the ``size`` samples with the smallest keys, where a key is 64 random bits.
 
-    A key depends only on the seed and the position in the stream, so the same samples are kept
-    however the stream is cut into chunks, and they are a uniform sample of the stream in any
-    order. Two samples with different seeds are merged by keeping the smallest keys of both. A
-    sample stays in its slot until a later one replaces it.
-
-    Parameters
-    ----------
-    size
-        Number of samples to keep.
-    seed, purpose
-        Determine the keys: see :mod:`mixfree.base.draws`.
+    A key depends only on seed, purpose (:mod:`mixfree.base.draws`) and the position in the stream,
+    so the same samples are kept however the stream is cut into chunks, and they are a uniform
+    sample of it. Two samples with different seeds are merged by keeping the smallest keys of both.
+    A sample stays in its slot until a later one replaces it.
 
     Examples
     --------
@@ -49,7 +42,6 @@ class UniformSample(State):
     numbers: Array = field(default_factory=lambda: np.zeros(0, np.int64))  # places, from 1
     columns: list[Array] = field(default_factory=list)  # one entry per slot in each
     tuples: bool = False  # whether a sample is a tuple, with one column per entry
-    _largest: int = field(default=-1, repr=False)  # the slot of the largest key, -1 if unknown
     # Samples of a successor that are not in the columns yet, which are its predecessor's.
     _late: list[tuple[Array, list[Array]]] | None = field(default=None, repr=False)
     _key: Key = field(init=False, repr=False)
@@ -115,7 +107,7 @@ class UniformSample(State):
         self._make_room(min(first + free, self.size))
         # Where a slot comes twice, the last stays.
         self.keys[slots], self.numbers[slots] = drawn, first + 1 + places
-        self.seen, self._largest = first + count, -1
+        self.seen = first + count
         return places, slots
 
     def store(self, columns: Sequence[Array], places: Array, slots: Array) -> None:
@@ -157,12 +149,9 @@ class UniformSample(State):
         slot, self.seen = self.seen, self.seen + 1
         drawn = word(self._key, slot) << 32 | word(self._key, slot, 1)
         if slot >= self.size:
-            if self._largest < 0:
-                self._largest = int(self.keys[: self.size].argmax())
-            slot = self._largest
+            slot = int(self.keys.argmax())
             if drawn >= int(self.keys[slot]):
                 return None
-            self._largest = -1
         self._make_room(slot + 1)
         self.keys[slot], self.numbers[slot] = drawn, self.seen
         return slot
@@ -174,13 +163,7 @@ class UniformSample(State):
         return entries if self.tuples else entries[0]
 
     def merge(self, other: Self) -> None:
-        """Become the sample of both streams, this one first.
-
-        Raises
-        ------
-        ValueError
-            If both have the same seed: the merged sample would not be uniform.
-        """
+        """Become the sample of both streams, this one first; with one seed it is not uniform."""
         alike = (self.seed, self.purpose) == (other.seed, other.purpose)
         if alike and self.seen and other.seen:
             raise ValueError(
@@ -210,7 +193,7 @@ class UniformSample(State):
         best = np.argsort(keys, kind="stable")[: self.size]
         self.keys, self.numbers = keys[best], numbers[best]
         self.columns = [column[best] for column in columns]
-        self._largest, self._late = -1, None
+        self._late = None
 
     def plain(self) -> dict[str, Any]:
         """The kept samples with their keys and positions, as arrays."""
@@ -224,28 +207,21 @@ class UniformSample(State):
 
     def check(self, what: str) -> None:
         """The number of samples kept is the number seen, up to the size."""
+        self._late = None
         kept = [self.keys, self.numbers, *self.columns]
-        if self.seen < 0 or any(np.shape(each)[:1] != (self.filled,) for each in kept):
+        lengths = {(self.filled,), *(np.shape(each)[:1] for each in kept)}
+        if self.seen < 0 or len(lengths) > 1 or bool(self.columns) != (self.filled > 0):
             raise ValueError(
                 f"state of the {what} does not fit: it must keep {self.filled} samples"
             )
-        if bool(self.columns) != (self.filled > 0):
-            raise ValueError(f"state of the {what} does not fit: it has no samples")
         if any(c.dtype.kind == "f" and not np.isfinite(c).all() for c in self.columns):
             raise ValueError(f"state of the {what} does not fit: a sample is not finite")
-
-    def restored(self, plain: Any, what: str) -> Self:
-        """Return the sample from which ``plain`` was made."""
-        found = State.restored(self, plain, what)  # slots=True makes a new class: no super()
-        found._largest, found._late = -1, None
-        return found
 
     def successor(self) -> Self:
         """A copy that shares all arrays and changes none; only one of the two may be continued.
 
-        It costs next to nothing: the samples that the copy keeps are written to the columns when
-        it has a successor itself, at which time nobody else uses them, or to new columns if they
-        are read before.
+        Samples that the copy keeps are written to the columns when it has a successor itself, at
+        which time nobody else uses them, or to new columns if they are read before.
         """
         self._settle(self.columns)
         twin = copy(self)

@@ -33,9 +33,7 @@ class UnitChange(Protocol):
 
 @contextmanager
 def loading(what: str) -> Iterator[None]:
-    """Raise ValueError instead of any error that an invalid state causes inside the block.
-
-    For code in which the owner of a state reads one that comes from outside.
+    """Raise ValueError instead of any error that a state from outside causes inside the block.
 
     Examples
     --------
@@ -58,23 +56,16 @@ def check_room(state: Any, size: int, what: str) -> None:
     """Raise ValueError if a state of ``size`` coordinates contains no array of that length.
 
     Called before memory is allocated, so that a small file cannot request a large array.
-
-    Examples
-    --------
-    >>> check_room({"mean": np.zeros(3)}, 4, "learner")
-    Traceback (most recent call last):
-    ValueError: state of the learner does not fit: it has no array of length 4
     """
-    if _longest(state) < size:
+
+    def longest(part: Any) -> int:
+        if isinstance(part, np.ndarray):
+            return max(part.shape, default=1)
+        inner = part.values() if isinstance(part, Mapping) else part
+        return max(map(longest, inner), default=0) if isinstance(part, dict | list | tuple) else 0
+
+    if longest(state) < size:
         raise ValueError(f"state of the {what} does not fit: it has no array of length {size}")
-
-
-def _longest(state: Any) -> int:
-    if isinstance(state, np.ndarray):
-        return max(state.shape, default=1)
-    if isinstance(state, Mapping):
-        state = list(state.values())
-    return max(map(_longest, state), default=0) if isinstance(state, list | tuple) else 0
 
 
 def shallow(one: T) -> T:
@@ -87,8 +78,7 @@ def shallow(one: T) -> T:
 class State:
     """Base class of states: dataclasses of numbers, arrays and other states.
 
-    A class that is not a dataclass lists the attributes that it saves in :meth:`names`. Only the
-    part that owns a state modifies it; all other code calls these methods.
+    A class that is not a dataclass lists the attributes that it saves in :meth:`names`.
 
     Examples
     --------
@@ -121,13 +111,7 @@ class State:
                 setattr(self, name, values[name])
 
     def restored(self, plain: Any, what: str) -> Self:
-        """Return the state from which ``plain`` was made, after checking it against this one.
-
-        Raises
-        ------
-        ValueError
-            If a name, type, shape or value does not fit; ``what`` names the state.
-        """
+        """Return the state from which ``plain`` was made, after checking it against this one."""
         if not isinstance(plain, Mapping):
             raise ValueError(f"state of the {what} must be a mapping, not {type(plain).__name__}")
         names = {_public(name): name for name in self.names()}
@@ -163,8 +147,7 @@ class State:
         mine = getattr(self, name)
         if isinstance(mine, State):
             return mine.restored(value, _public(name))
-        problem = _difference(value, mine, grows=name in self.grows)
-        if problem:
+        if problem := _difference(value, mine, grows=name in self.grows):
             raise ValueError(f"state of the {what} does not fit: {_public(name)} is {problem}")
         return float(value) if isinstance(mine, float) else copy.deepcopy(value)
 
@@ -188,7 +171,6 @@ class RunState(State):
 
 
 def _public(name: str) -> str:
-    """Return the name under which an attribute is saved."""
     return name.lstrip("_")
 
 

@@ -83,9 +83,9 @@ class Table:
 
 
 class Show(Protocol):
-    """Sets the count of a bar; a ``label`` replaces the text before it."""
+    """Sets the count of a bar, and the text before it."""
 
-    def __call__(self, done: int, label: str | None = None) -> None:
+    def __call__(self, done: int, label: str = ...) -> None:
         """Show the count."""
 
 
@@ -93,8 +93,8 @@ class Show(Protocol):
 def progress_bar(label: str, total: int | None = None) -> Iterator[Show]:
     """Show a progress bar with the remaining time; yields a function of the count so far.
 
-    Without a terminal, a line is written every 30 seconds instead. An estimated total that turns
-    out too small grows with the count.
+    A second argument of the function replaces the label. Without a terminal, a line is written
+    every 30 seconds. An estimated total that turns out too small grows with the count.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def progress_bar(label: str, total: int | None = None) -> Iterator[Show]:
     rich = require("rich.progress")
     console = require("rich.console").Console(stderr=True)
     if not (console.is_terminal or console.is_jupyter):
-        yield _Lines(label, total)
+        yield _lines(label, total)
         return
     column = require("rich.table").Column
     whole = partial(column, no_wrap=True, overflow="ignore")  # the bar shrinks first
@@ -118,26 +118,25 @@ def progress_bar(label: str, total: int | None = None) -> Iterator[Show]:
         task = bar.add_task(label, total=total)
         bar.refresh()
 
-        def show(done: int, label: str | None = None) -> None:
+        def show(done: int, label: str = label) -> None:
             most = None if total is None else max(total, done)
             bar.update(task, completed=done, description=label, total=most, refresh=done == 0)
 
         yield show
 
 
-class _Lines:
+def _lines(first: str, total: int | None) -> Show:
     """Progress as plain lines."""
+    told = time.monotonic()
 
-    def __init__(self, label: str, total: int | None) -> None:
-        self.label, self.total, self.told = label, total, time.monotonic()
+    def show(done: int, label: str = first) -> None:
+        nonlocal told
+        if (now := time.monotonic()) - told >= EVERY:
+            told = now
+            of = "" if total is None else f" of {max(total, done):,}"
+            print(f"{done:,}{of}: {label}", file=sys.stderr, flush=True)
 
-    def __call__(self, done: int, label: str | None = None) -> None:
-        self.label = self.label if label is None else label
-        now = time.monotonic()
-        if now - self.told >= EVERY:
-            self.told = now
-            of = "" if self.total is None else f" of {max(self.total, done):,}"
-            print(f"{done:,}{of}: {self.label}", file=sys.stderr, flush=True)
+    return show
 
 
 @contextmanager
@@ -145,12 +144,6 @@ def interrupts_wait() -> Iterator[None]:
     """Raise KeyboardInterrupt at the end of the block if Ctrl-C was pressed in it.
 
     Does nothing outside the main thread, which alone receives signals, or if Ctrl-C is ignored.
-
-    Examples
-    --------
-    >>> with interrupts_wait():
-    ...     print("not cut in half")
-    not cut in half
     """
     before = signal.getsignal(signal.SIGINT)
     main = threading.current_thread() is threading.main_thread()

@@ -217,3 +217,12 @@ def test_a_window_whose_length_is_no_integer_is_refused_when_it_opens(length):
     with pytest.raises(ValueError, match="length of Odd must be a whole number of at least 1"):
         opt.tell([1.0])
     assert (opt.samples, opt.steps, type(opt.state_dict()["gradient"]["length"])) == (2, 1, int)
+
+
+def test_a_method_without_the_common_keywords_is_refused_when_it_is_written():
+    """Catches an error about ``domain`` alone, and only when an estimator passes it."""
+    with pytest.raises(TypeError, match=r"must take domain, alpha, output, mirror, seed as keyw"):
+
+        class Narrow(mf.Method):
+            def __init__(self, x0, domain=None):
+                super().__init__(x0, gradients.Plain(), steps.InverseSqrt, domain=domain)

@@ -67,13 +67,18 @@ class Method(Optimizer):
     def __init_subclass__(cls) -> None:
         """Show the common arguments in signature and docstring in place of ``**common``."""
         _, *listed = inspect.signature(cls.__init__).parameters.values()
-        if listed[-1].kind is inspect.Parameter.VAR_KEYWORD:
-            named = {parameter.name for parameter in listed}
-            listed[-1:] = [p for name, p in _COMMON.items() if name not in named]
+        missing = _COMMON.keys() - {parameter.name for parameter in listed}
+        if listed and listed[-1].kind is inspect.Parameter.VAR_KEYWORD:
+            listed[-1:] = [p for name, p in _COMMON.items() if name in missing]
             own, examples, rest = inspect.cleandoc(cls.__doc__ or "").partition("\nExamples\n")
             head = "\n" if "\nParameters\n" in own else "\n\nParameters\n----------\n"
             about = f"{', '.join(('x0', *_COMMON))}\n    As for every :class:`Method`.\n"
             cls.__doc__ = own.rstrip() + head + about + examples + rest
+        elif missing:
+            raise TypeError(
+                f"{cls.__name__}.__init__ must take {', '.join(_COMMON)} as keywords, for instance "
+                "by **common, and pass them on"
+            )
         cls.__signature__ = inspect.Signature(listed)
 
     def __init__(

@@ -113,13 +113,6 @@ def test_weights_of_a_file_are_those_of_the_model(tmp_path, capsys):
         assert numbers == [each[name] for name in ("weight", "std_error", "t", "p", "low", "high")]
 
 
-def test_diagnose(tmp_path, capsys):
-    path = write(table(), tmp_path / "d.parquet")
-    found = answer(capsys, "diagnose", path, "--target", "load", "--plot", tmp_path / "p.png")
-    check("diagnose", found)
-    assert [each["rows_per_block"] for each in found["profile"]][:3] == [1, 2, 4]
-
-
 def test_td(capsys):
     found = answer(capsys, "td", "FrozenLake-v1", "--samples", 2000)
     check("td", found)

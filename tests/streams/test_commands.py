@@ -1,4 +1,4 @@
-"""``mixfree predict``, ``inspect`` and ``diagnose``."""
+"""``mixfree predict`` and ``inspect``, and what ``mixfree fit`` says about a stream."""
 
 import errno
 import json
@@ -13,7 +13,6 @@ import pyarrow.parquet
 import pytest
 
 from mixfree.base import files
-from mixfree.sklearn import StreamRegressor
 from mixfree.steps import Profile
 from mixfree.streams import StreamFit
 from mixfree.streams.fit import model_file
@@ -214,16 +213,6 @@ def test_predict_refuses(tmp_path, fitted, capsys):
     assert len(pa.parquet.read_table(tmp_path / "d-predictions.parquet")) == 3000
 
 
-def test_steps_for_classes_are_in_units_of_the_log_odds(tmp_path, capsys):
-    """Catches steps of the size of the target, which classes do not have."""
-    rng = np.random.default_rng(0)
-    walk = 0.05 * np.cumsum(rng.standard_normal(3000))
-    classes = np.where(walk + rng.standard_normal(3000) > 0.0, "up", "down")
-    path = write(pa.table({"walk": walk, "y": classes}), tmp_path / "d.parquet")
-    assert run("diagnose", path, "--target", "y") == 0
-    assert re.search(r"--method mag --set levels=\d+ --set step_scale=1:", capsys.readouterr().out)
-
-
 def test_a_place_that_cannot_be_written_is_named_before_the_fit(
     tmp_path, fitted, capsys, monkeypatch
 ):
@@ -256,7 +245,6 @@ def test_only_earlier_outputs_are_replaced(tmp_path, fitted, capsys):
         **{f"p{end}": ["predict", model, data, "-o"] for end in ENDINGS},
         "r.html": ["report", model, "-o"],
         "c.png": ["chain", "two-state", "0.1", "--plot"],
-        "d.svg": ["diagnose", data, "--target", "load", "--plot"],
         "m2": ["fit", data, "--target", "load", "-q", "--model"],
     }
     others = [data, model, write(table(), tmp_path / "other.csv")]
@@ -363,7 +351,14 @@ def regimes(stay, rows=60_000):
     return pa.table({"x": x, "y": x + np.where(state == 0, 3.0, -3.0)})
 
 
-def test_diagnose_finds_the_scale(tmp_path, capsys):
+def said_of(capsys, tmp_path, data):
+    """Fit a table; return the model file and what is printed."""
+    path = write(data, tmp_path / "d.parquet")
+    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
+    return tmp_path / "m", capsys.readouterr().out
+
+
+def test_the_scale_of_correlation_is_found(tmp_path, capsys):
     """The regime's sign has the autocorrelation ρ^k with ρ = 2·0.99 − 1: a scale of −1/ln ρ = 49.5.
 
     Its autocorrelation time is (1 + ρ)/(1 − ρ) = 99; half of a gradient is of the intercept,
@@ -371,50 +366,27 @@ def test_diagnose_finds_the_scale(tmp_path, capsys):
     60 blocks or less: a standard error of 18 % and more. The scale at half of the plateau has the
     same relative error.
     """
-    for stay, inflation, scale in ((0.5, 1.0, 1.0), (0.99, 50.0, -1.0 / np.log(0.98))):
-        path = write(regimes(stay), tmp_path / "d.parquet")
-        options = ["--target", "y", "--plot", tmp_path / "profile.png"]
-        assert run("diagnose", path, *options) == 0
-        out = capsys.readouterr().out
-        assert ("no correlation of the rows was found" in out) == (stay == 0.5)
-        found = re.search(r"errors are alike over about (\d+) rows", out)
-        advised = re.search(r"--set mixing_time=(\d+)", out)
-        assert (found is None) == (advised is None) == (stay == 0.5), out
-        if found is not None:
-            worth = re.search(r"your ([\d,]+) rows .* as about ([\d,]+) independent ones", out)
-            rows, independent = (float(each.replace(",", "")) for each in worth.groups())
-            assert inflation / 1.6 < rows / independent < inflation * 1.4, out
-            assert scale / 1.6 < int(found[1]) < scale * 1.4, out
-            assert found[1] == advised[1]
-        picture = (tmp_path / "profile.svg").read_text(encoding="utf-8")
-        assert "How correlated the rows are" in picture and "independent rows" in picture
-        assert ("no correlation of the rows" in picture) == (stay == 0.5)
-        if found is not None:  # in the verdict, and beside the line at the scale
-            assert f"errors are alike over about {found[1]} rows" in picture
-            assert f">{found[1]} rows<" in picture
+    _, out = said_of(capsys, tmp_path, regimes(0.5))
+    assert "no correlation of the rows was found" in out and "errors are alike" not in out
+    model, out = said_of(capsys, tmp_path, regimes(0.99))
+    found = re.search(r"errors are alike over about (\d+) rows", out)
+    worth = re.search(r"your 60,000 rows carry .* as about ([\d,]+) independent ones", out)
+    independent = float(worth[1].replace(",", ""))
+    assert 50.0 / 1.6 < 60_000 / independent < 50.0 * 1.4, out
+    assert 49.5 / 1.6 < int(found[1]) < 49.5 * 1.4, out
+    learner = StreamFit.load(model).learner
+    assert independent == pytest.approx(learner.inference.effective_rows, rel=5e-3)
 
 
-def test_diagnose_and_the_intervals_say_the_same(tmp_path, capsys):
-    """Catches a separate estimate, such as rows over the highest bar, with its own noise."""
-    path = write(regimes(0.99), tmp_path / "d.parquet")
-    assert run("diagnose", path, "--target", "y") == 0
-    out = capsys.readouterr().out
-    data = regimes(0.99)
-    model = StreamRegressor().fit(np.array(data["x"])[:, None], np.array(data["y"]))
-    said = re.search(r"your 60,000 rows carry .* as about ([\d,]+) independent ones", out)
-    assert float(said[1].replace(",", "")) == pytest.approx(model.effective_rows_, rel=5e-3)
-
-
-def test_diagnose_does_not_follow_the_stream(tmp_path, capsys):
+def test_the_correlation_of_a_walk_is_not_hidden(tmp_path, capsys):
     """The ladder's iterates follow this walk so closely that their gradients hide it."""
     rng = np.random.default_rng(0)
     walk = np.zeros(20_000)
     for row in range(1, len(walk)):
         walk[row] = 0.999 * walk[row - 1] + rng.standard_normal()
     x = rng.standard_normal(len(walk))
-    path = write(pa.table({"x": x, "y": x + walk}), tmp_path / "d.parquet")
-    assert run("diagnose", path, "--target", "y") == 0
-    worth = re.search(r"as (?:about|at most) ([\d,]+) independent ones", capsys.readouterr().out)
+    _, out = said_of(capsys, tmp_path, pa.table({"x": x, "y": x + walk}))
+    worth = re.search(r"as (?:about|at most) ([\d,]+) independent ones", out)
     assert 20_000 / float(worth[1].replace(",", "")) > 100.0
 
 
@@ -433,12 +405,7 @@ def test_what_a_profile_says():
     assert rising.rising
     said = "as at most 512 independent ones: errors are alike for longer than these rows can show"
     assert next(rising.lines()).endswith(said)
-    advice = "\n".join(rising.advice(145.0))
-    assert "`method='mag', options={'levels': 7}, step_scale=145`" in advice
-    assert "too short to estimate the mixing time" in advice
-    assert "mixing_time" not in advice
     level = Correlation.of(Profile(lengths, np.array([1.0, 4.0, 3.9, 8.0]), blocks), 2048)
-    assert f"with `mixing_time={level.scale}`" in "\n".join(level.advice(1.0))
     assert f"errors are alike over about {level.scale} rows" in next(level.lines())
     flat = Correlation.of(Profile(lengths, np.array([1.0, 1.1, 0.9, 1.0]), blocks), 2048)
     assert (flat.correlated, flat.scale) == (False, 1)
@@ -465,7 +432,6 @@ def test_errors_of_rounding_are_not_told_to_be_correlated(tmp_path, capsys):
     for command in (
         ["fit", path, "--target", "sum", "--model", model, "-q"],
         ["inspect", model],
-        ["diagnose", path, "--target", "sum", "--plot", tmp_path / "p.png"],
     ):
         assert run(*command) == 0
         text = capsys.readouterr().out
@@ -475,12 +441,8 @@ def test_errors_of_rounding_are_not_told_to_be_correlated(tmp_path, capsys):
         )
         assert run(*command, "--json") == 0
         found = json.loads(capsys.readouterr().out)
-        if command[0] == "diagnose":
-            assert (found["scale"], found["profile"], found["figures"]) == (None, [], [])
-            assert found["findings"][0].startswith(said)
-        else:
-            assert found["correlation"] is None and found["exact"]["to_rounding"] is True
-            assert found["notes"][-1].startswith(said)
+        assert found["correlation"] is None and found["exact"]["to_rounding"] is True
+        assert found["notes"][-1].startswith(said)
     assert run("report", model, "-o", page) == 0
     html = page.read_text(encoding="utf-8")
     assert said in html and "independent ones" not in html
@@ -497,15 +459,37 @@ def test_small_errors_are_errors(tmp_path, capsys):
     assert "exact to rounding" not in text and "no correlation of the rows was found" in text
 
 
-def test_too_little_to_diagnose_is_said_as_by_fit(tmp_path, capsys):
+def test_too_few_rows_are_said_to_be(tmp_path, capsys):
     """Catches one row that is correlated with the next, or exact up to rounding."""
     (tmp_path / "d.csv").write_text("x,y\n1,3\n")
-    for command in (["diagnose"], ["fit", "--model", tmp_path / "m", "-q"]):
-        assert run(*command, tmp_path / "d.csv", "--target", "y") == 2
-        assert "only one row to learn from: at least two are" in capsys.readouterr().err
+    command = ["fit", tmp_path / "d.csv", "--target", "y", "--model", tmp_path / "m", "-q"]
+    assert run(*command) == 2
+    assert "only one row to learn from: at least two are" in capsys.readouterr().err
     (tmp_path / "d.csv").write_text("x,z,y\n1,2,3\n2,5,5\n4,1,9\n")
-    assert run("diagnose", tmp_path / "d.csv", "--target", "y") == 0
+    assert run(*command) == 0
     assert "too few rows to tell" in capsys.readouterr().out
+
+
+LEAKS = {
+    "text": (lambda which, rng: np.where(which, rng.choice(["a", "b"], 3000), "c"), True),
+    "threshold": (lambda which, rng: which + 0.9 * rng.random(3000), True),
+    "overlap": (lambda which, rng: which + 1.1 * rng.random(3000), False),
+    "group": (lambda which, rng: rng.choice([*"abcdefgh"], 3000), False),
+}
+
+
+@pytest.mark.parametrize("kind", LEAKS)
+def test_a_column_that_tells_the_classes_apart_is_named(tmp_path, capsys, kind):
+    """Catches good columns that are called leaks, and classes of one row, told by chance."""
+    rng = np.random.default_rng(3)
+    which = rng.integers(0, 2 if kind == "text" else 3, 3000)
+    make, leaks = LEAKS[kind]
+    data = {"u": rng.standard_normal(3000), kind: make(which, rng)}
+    _, out = said_of(capsys, tmp_path, pa.table(data | {"y": np.array([*"pqr"])[which]}))
+    assert (f"'{kind}' alone explains 100 % of 'y'" in out) == leaks
+    rare = np.where(np.arange(3000) == np.argmax(data["u"]), "p", "q")
+    _, out = said_of(capsys, tmp_path, pa.table(data | {"y": rare}))
+    assert "alone explains" not in out
 
 
 def test_a_weight_without_an_interval_has_no_infinite_one(tmp_path, capsys):

@@ -13,7 +13,6 @@ import mixfree
 from mixfree.base.terminal import complain, say
 from mixfree.cli.chain import chain
 from mixfree.cli.demo import demo
-from mixfree.cli.diagnose import diagnose
 from mixfree.cli.fit import fit
 from mixfree.cli.flags import in_flags
 from mixfree.cli.inspect import inspect
@@ -23,7 +22,7 @@ from mixfree.cli.report import report
 from mixfree.cli.reproduce import reproduce
 from mixfree.cli.td import td
 
-COMMANDS = (chain, demo, diagnose, fit, inspect, methods, predict, report, reproduce, td)
+COMMANDS = (chain, demo, fit, inspect, methods, predict, report, reproduce, td)
 # Options of other tools, with the Python names of those of mixfree that are meant.
 ELSEWHERE = {
     "alpha": "l2",

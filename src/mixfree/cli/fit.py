@@ -184,14 +184,14 @@ def run(
     every: int | None = None,
 ) -> bool:
     """Fit the whole source; return whether Ctrl-C has stopped the fit before its end."""
-    from mixfree.streams.report.text import compiles
+    from mixfree.linear.exact_learner import ExactLearner
 
     def tell(now: "StreamFit") -> None:
         loss = f", test-then-train loss {now.running_loss:.4g}" if now.timeline.tested else ""
         show(now.read, _speed(now.read, now.seconds) + loss)
 
     compiling: Any = nullcontext()
-    if compiles(fitted):
+    if not isinstance(fitted.learner, ExactLearner):
         from mixfree.kernels.jit import on_compile
 
         show(fitted.read, "starting (the first fit compiles, once)")

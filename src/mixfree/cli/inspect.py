@@ -11,13 +11,8 @@ from mixfree.cli.options import Force, Json, Model, print_json
 
 if TYPE_CHECKING:
     from mixfree.streams import StreamFit
-    from mixfree.streams.report.facts import Facts
 
-MISSING = {
-    "error": "refused",
-    "auto": "the mean",
-    "skip": "rows left out",
-}
+MISSING = {"error": "refused", "auto": "the mean", "skip": "rows left out"}
 
 
 def inspect(
@@ -41,6 +36,7 @@ def inspect(
     from mixfree.streams import StreamFit
     from mixfree.streams.report.facts import Facts
     from mixfree.streams.report.text import HEADER, write_weights
+    from mixfree.streams.report.text import weights as table
 
     check_whole(top, "top")
     fit = StreamFit.load(model)
@@ -51,7 +47,7 @@ def inspect(
     if as_json:
         print_json("inspect", {"model": str(model), **in_words(facts.plain(whole=True))})
         return
-    say(*_settings(fit), *report_lines(facts), *_weights(facts, top))
+    say(*_settings(fit), *report_lines(facts), *table(facts, top))
     if weights is not None:
         say(f"written    {count:,} weights to {weights}")
 
@@ -67,29 +63,3 @@ def _settings(fit: "StreamFit") -> Iterator[str]:
         yield f"classes    {', '.join(fit.encoder.classes)}"
     missing = MISSING[fit.encoder.missing]
     yield f"features   {len(fit.model.features):,}; missing values: {missing}"
-
-
-def _weights(facts: "Facts", top: int) -> Iterator[str]:
-    """Tabulate the largest weights and the intercept per output."""
-    import numpy as np
-
-    from mixfree.streams.report.text import summary_of_fit
-
-    weights, features = facts.fit.model.learner.weights, len(facts.fit.model.features)
-    outputs, columns = weights.shape
-    effect = np.abs(weights[:, :features]) * facts.fit.model.rows.std(axis=0)
-    size = effect.max(axis=0)
-    order = [*np.argsort(-size, kind="stable")[:top], *range(features, columns)]
-    lines = [facts.weights[i * columns + k] for i in range(outputs) for k in order]
-    summary = summary_of_fit(facts, lines)
-    yield (
-        f"weights    the {min(top, features)} of {features:,} with the largest effects per "
-        "standard deviation, in the units of the data"
-    )
-    yield from (f"  {line}".rstrip() for line in summary.table())
-    if facts.only_rounding:
-        yield "           the intervals show rounding errors only: the model fits every row"
-        return
-    for name, value in summary.facts.items():
-        yield f"  {name:16}  {value}"
-    yield from (f"  {note}" for note in summary.notes if note)

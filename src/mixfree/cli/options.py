@@ -11,7 +11,7 @@ from typer import Argument, Option
 from mixfree.base.terminal import say
 
 # Versions of the output in `docs/reference/json.csv`; adding a name keeps the version.
-VERSIONS = {"chain": 1, "diagnose": 1, "fit": 2, "inspect": 2, "td": 1}
+VERSIONS = {"chain": 1, "fit": 2, "inspect": 2, "td": 1}
 
 Model = Annotated[Path, Argument(help="Model file written by `mixfree fit`.")]
 Data = Annotated[

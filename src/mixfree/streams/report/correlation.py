@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +13,8 @@ from mixfree.linear.learner_for import LinearLearner
 from mixfree.steps import CorrelationScale, Profile
 from mixfree.steps.profile import BLOCK_AT_HALF, MIN_BLOCKS, RISING, SUM_AT_HALF
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 __all__ = ["NOTHING_TO_TELL", "Correlation"]
 
-BAR = 40  # characters of the longest bar
 NOTHING_TO_TELL = (
     "the model fits every row up to rounding errors, which tell nothing about the correlation of "
     "the rows"
@@ -58,13 +54,8 @@ class Correlation:
     def of(cls, profile: Profile, rows: int, effective: float | None = None) -> "Correlation":
         """Select the levels of a profile that have enough blocks.
 
-        Parameters
-        ----------
-        profile, rows
-            Profile of a fit, and its number of rows.
-        effective
-            Effective sample size of the fit's intervals, if the profile is taken at the final
-            weights; None if it is taken along the path of a run.
+        ``effective`` is the effective sample size of the fit's intervals, if the profile is taken
+        at the final weights; None if it is taken along the path of a run.
 
         Examples
         --------
@@ -115,10 +106,8 @@ class Correlation:
 
     def plain(self) -> dict[str, Any]:
         """Return all numbers by name."""
-        profile = zip(
-            self.lengths.tolist(), self.ratios.tolist(), self.errors.tolist(), strict=True
-        )
         names = ("rows_per_block", "inflation", "std_error")
+        profile = np.column_stack([self.lengths, self.ratios, self.errors]).tolist()
         return {
             "scale": self.scale,
             "resolved": not self.rising,
@@ -148,59 +137,6 @@ class Correlation:
         )
         if self.along_path:
             yield "measured along the path of the weights, which hides part of the correlation"
-
-    def advice(self, size: float) -> Iterator[str]:
-        """Yield the methods and settings that suit the stream, for targets of this size."""
-        if self.along_path:
-            yield "method: ladder, the default for so many features, which needs no settings"
-        else:
-            yield "method: exact, the default, to which the order of the rows does not matter"
-            yield "        or ladder, which keeps nothing of the stream and needs no settings"
-        if not self.correlated:
-            return
-        window = self.lengths[-1] if self.rising else BLOCK_AT_HALF * self.scale
-        levels = max(1, int(np.ceil(np.log2(window))))
-        yield f"        or `method='mag', options={{'levels': {levels}}}, step_scale={size:.3g}`:"
-        yield f"        gradients from up to {2**levels:,} rows, steps of the size of the target"
-        if self.rising:
-            yield "        the stream is too short to estimate the mixing time"
-        else:
-            yield f"        or a method that needs the mixing time, with `mixing_time={self.scale}`"
-
-    def bars(self) -> Iterator[str]:
-        """Yield the profile as lines of text."""
-        yield f"{'rows per block':>14}  {'inflation':>9}"
-        for length, ratio in zip(self.lengths, self.ratios, strict=True):
-            bar = "█" * max(1, round(BAR * ratio / self.ratios.max(initial=1.0)))
-            yield f"{length:14,}  {ratio:9.3g}  {bar}"
-
-    def plot(self) -> "Figure":
-        """Draw the profile."""
-        from mixfree.base.figures import line_style, log_log, new_figure, plain_ticks
-
-        figure, axes = new_figure(width=7.0)
-        axes.errorbar(
-            self.lengths, self.ratios, yerr=self.errors, marker="o", capsize=3, **line_style(0)
-        )
-        log_log(axes, "rows per block", "variance of block means\nover that of independent rows")
-        axes.axhline(1.0, color="#777777", linewidth=1.0)
-        right, low = ("axes fraction", "data"), ("data", "axes fraction")
-        axes.annotate("independent rows", (1.0, 1.0), xycoords=right, ha="right", va="bottom")
-        if self.correlated:
-            axes.axvline(self.scale, **line_style(1))
-            label = f"correlated over\n{self.scale:,} rows{' or more' if self.rising else ''}"
-            room = self.scale**2 < self.lengths[0] * self.lengths[-1]  # on the right
-            style = {"ha": "left" if room else "right", "textcoords": "offset points"}
-            away = (6 if room else -6, 0)
-            axes.annotate(label, (self.scale, 0.2), xycoords=low, xytext=away, **style)
-        axes.set_title("How correlated the rows are", loc="left", fontsize="large", pad=36)
-        verdict = next(iter(self.lines()), "").replace(": ", ":\n")
-        axes.text(0.0, 1.03, verdict, transform=axes.transAxes, color="#555555")
-        few = self.lengths[:: 1 + self.lengths.size // 10]
-        axes.set_xticks(few, [f"{length:,}" for length in few])
-        axes.set_xticks([], minor=True)
-        plain_ticks(axes.yaxis)
-        return figure
 
 
 def _rounded(value: float) -> int:

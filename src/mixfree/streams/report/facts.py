@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import mixfree
+from mixfree.base.arithmetic import Array
 from mixfree.linear.exact_learner import ExactLearner, knows_intervals
 from mixfree.linear.summary import Line, lines_of
 from mixfree.streams.columns.column import Column, Number
@@ -15,14 +16,15 @@ from mixfree.streams.columns.time import Time
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.fit.timeline import CHUNK
 from mixfree.streams.report.correlation import NOTHING_TO_TELL, Correlation
-from mixfree.streams.report.leakage import leakage_warnings
 from mixfree.streams.report.metrics import ROUNDING, Quality, exact_to_rounding, metrics, quality
 
-__all__ = ["Facts", "check_something_learnt", "target_size"]
+__all__ = ["Facts", "check_something_learnt"]
 
 PER_FEATURE = 20  # rows per feature needed for useful predictions
 TREND = 0.5  # share of the target that a trend must explain to be mentioned
-ROWS_OF_A_TREND = 32  # least rows to look for a trend
+MIN_ROWS = 32  # least rows to look for a trend, or for a column that gives the target away
+LEAKED = 0.999  # share of the target that a column alone explains only if it gives it away
+MIN_OF_CLASS = 5  # rows of a class that no column has together by chance
 MIN_COUNTS = 200  # least sampled targets for a remark on counts
 GROWS = 1.5  # ratio of means, and of variances, between rows of large and small predictions
 MUCH = 0.2  # difference of R² between rows seen and not seen that is a warning
@@ -65,6 +67,12 @@ class Facts:
         return lines_of(model.learner, model.features, self.fit.encoder.classes or ())
 
     @cached_property
+    def effects(self) -> Array:
+        """Change of the prediction per standard deviation of each feature, one row per output."""
+        spread = self.fit.model.rows.std(axis=0)
+        return np.asarray(self.fit.model.learner.weights[:, : len(spread)] * spread)
+
+    @cached_property
     def used_columns(self) -> list[tuple[Column, range]]:
         """Columns that have features, and the places of these."""
         pairs = zip(self.fit.encoder.columns, self.fit.model.design.ranges, strict=True)
@@ -84,7 +92,7 @@ class Facts:
     @cached_property
     def warnings(self) -> list[str]:
         """Probable mistakes."""
-        return [*leakage_warnings(self.fit), *self._worse_than_constant()]
+        return [*self._leaks(), *self._worse_than_constant()]
 
     @cached_property
     def drift(self) -> str | None:
@@ -104,7 +112,7 @@ class Facts:
         )
 
     def plain(self, whole: bool = False) -> dict[str, Any]:
-        """Return the content of the report, and with ``whole`` all weights, bins and settings."""
+        """Return the content of the report, and with ``whole`` also settings, files and weights."""
         fit, encoder = self.fit, self.fit.encoder
         found = {
             "mixfree": mixfree.__version__,
@@ -119,18 +127,14 @@ class Facts:
                 "sampled": len(fit.model.rows),
                 "tested": fit.timeline.tested,
                 "seconds": fit.seconds,
-                "left_out": [
-                    {"reason": reason, "rows": count} for reason, count in encoder.left_out.items()
-                ],
+                "left_out": [{"reason": why, "rows": n} for why, n in encoder.left_out.items()],
             },
             "columns": {
                 "used": [
                     {"name": column.name, "kind": column.kind, "features": len(places)}
                     for column, places in self.used_columns
                 ],
-                "left_out": [
-                    {"name": name, "reason": why} for name, why in self.unused_columns.items()
-                ],
+                "left_out": [{"name": n, "reason": why} for n, why in self.unused_columns.items()],
             },
             "metrics": self.metrics,
             "exact": self._exactness(),
@@ -139,27 +143,13 @@ class Facts:
             "notes": self.notes,
             "warnings": self.warnings,
         }
-        return found | (self._details() if whole else {})
-
-    def _details(self) -> dict[str, Any]:
-        fit, bins = self.fit, self.fit.timeline.bins
-        return {
+        if not whole:
+            return found
+        names = ("feature", "class", *Line._fields[2:])
+        return found | {
             "plan": ", ".join(f"{name}={value!r}" for name, value in fit.plan.given().items()),
             "files": [{"name": file.name, "rows": file.rows} for file in fit.read_record.files],
-            "weights": [
-                {
-                    "class" if name == "label" else name: value
-                    for name, value in each._asdict().items()
-                }
-                for each in self.weights
-            ],
-            "timeline": [
-                {
-                    **{name: float(getattr(bins, name)[at]) for name in bins._fields[:-1]},
-                    "time": None if np.isnat(bins.times[at]) else str(bins.times[at]),
-                }
-                for at in range(len(bins.rows))
-            ],
+            "weights": [dict(zip(names, each, strict=True)) for each in self.weights],
         }
 
     def _exactness(self) -> dict[str, Any] | None:
@@ -174,6 +164,26 @@ class Facts:
             "half_life": learner.half_life,
             "to_rounding": exact_to_rounding(self.fit),
         }
+
+    def _leaks(self) -> Iterator[str]:
+        """Yield warnings on columns that alone explain almost all of the target."""
+        fit, (_, _, rows, targets) = self.fit, self.fit.model
+        classes, counts = np.unique(targets, return_counts=True)
+        of, regression = targets[:, None], fit.encoder.classes is None
+        if len(rows) < MIN_ROWS or not (regression or counts.min() >= MIN_OF_CLASS):
+            return
+        for column, places in self.used_columns:
+            if regression or len(places) > 1:
+                share = _explained(rows[:, places], of if regression else of == classes)
+            else:  # a number, by which rows of each class are together
+                changes = np.diff(targets[np.argsort(rows[:, places[0]], kind="stable")]) != 0.0
+                share = float(changes.sum() < len(classes))
+            if share > LEAKED:
+                alone = f"{column.name!r} alone explains {100 * share:.4g} %"
+                yield (
+                    f"{alone} of {fit.encoder.target!r}; if it is not known before the target, "
+                    f"give `exclude={[column.name]!r}`"
+                )
 
     def _counts(self) -> Iterator[str]:
         """Yield a note if the target is a count whose variance grows with its mean."""
@@ -194,15 +204,14 @@ class Facts:
     def _trends(self) -> Iterator[str]:
         """Yield notes on dates whose trend explains the target, while only cycles are used."""
         fit, learner = self.fit, self.fit.learner
+        if fit.used < MIN_ROWS or not (fit.encoder.growing and isinstance(learner, ExactLearner)):
+            return
         for column in fit.encoder.columns:
             place = column.place("days") if isinstance(column, Time) else -1
-            used = f"{column.name}: days" in fit.model.features
-            if place < 0 or used or not fit.encoder.growing or fit.used < ROWS_OF_A_TREND:
+            if place < 0 or f"{column.name}: days" in fit.model.features:
                 continue
             alone = np.eye(fit.encoder.width)[:, [place]]
-            found = None
-            if isinstance(learner, ExactLearner):
-                found = learner.solved([alone, alone[:, :0]])
+            found = learner.solved([alone, alone[:, :0]])
             if found and found[1][1] > 0.0 and (share := 1.0 - found[0][1] / found[1][1]) > TREND:
                 yield (
                     f"{column.name!r} as a number explains {100 * share:.0f} % of "
@@ -266,8 +275,18 @@ class Facts:
             return
         model, constant = (self.metrics[what]["loss"] for what in ("in_sample", "constant"))
         forgets = isinstance(fit.learner, ExactLearner) and fit.learner.forgetting is not None
-        if not (model <= constant * (1.0 + ROUNDING) or forgets):
-            yield f"worse than the best constant: {_remedy(fit)}"
+        if model <= constant * (1.0 + ROUNDING) or forgets:
+            return
+        remedy = "there may be too few rows for so many features; `l2` helps"
+        if fit.learner.method == "ladder":
+            remedy = "more rows may help, or another `step_scale`"
+        elif not isinstance(fit.learner, ExactLearner):
+            size = 1.0 if fit.encoder.classes else float(np.sqrt((targets**2).mean()))
+            remedy = (
+                f"try another `step_scale`, such as {size:.3g}, the size of the target, or "
+                "`method='ladder'`"
+            )
+        yield f"worse than the best constant: {remedy}"
 
 
 def check_something_learnt(fit: StreamFit) -> None:
@@ -284,18 +303,11 @@ def check_something_learnt(fit: StreamFit) -> None:
         )
 
 
-def target_size(fit: StreamFit) -> float:
-    """Return the root mean square of the targets, the scale of standardised weights."""
-    if fit.encoder.classes is not None:
-        return 1.0
-    return float(np.sqrt((fit.reservoir.targets**2).mean()))
-
-
-def _remedy(fit: StreamFit) -> str:
-    """Suggest what to try when the model is worse than a constant."""
-    if not hasattr(fit.learner, "optimizer"):
-        return "there may be too few rows for so many features; `l2` helps"
-    if fit.learner.method == "ladder":
-        return "more rows may help, or another `step_scale`"
-    size = f"{target_size(fit):.3g}, the size of the target"
-    return f"try another `step_scale`, such as {size}, or `method='ladder'`"
+def _explained(rows: Array, targets: Array) -> float:
+    """Return the share of the variance of targets that a linear model of the rows explains."""
+    rows, targets = rows - rows.mean(axis=0), targets - targets.mean(axis=0)
+    total = (targets**2).sum()
+    if not total:
+        return 0.0
+    weights = np.linalg.lstsq(rows, targets, rcond=1e-9)[0]
+    return float(1.0 - ((targets - rows @ weights) ** 2).sum() / total)

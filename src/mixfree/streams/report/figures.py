@@ -1,6 +1,6 @@
 """The figures of a report page: their content, and how Bokeh draws them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,14 +13,13 @@ from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.report.correlation import Correlation
 from mixfree.streams.report.facts import Facts
 
-__all__ = ["LONGEST", "course", "effects", "figures", "shortened"]
+__all__ = ["course", "effects", "figures", "shortened"]
 
 AROUND = 3  # bins compared before and after a jump
 JUMP = 1.5  # least ratio of errors at a jump
-UNUSUAL = 4.0  # least size of a jump, in typical changes from bin to bin
+UNUSUAL = 2.0  # least size of a jump, in typical changes from bin to bin
 MOST_JUMPS = 5  # most jumps reported
 EFFECTS = 30  # most features in the figure of the weights
-LONGEST = 80  # most characters of a name in the text
 DRAWN = 28  # most characters of a name in a figure, which must fit on a phone
 # Legible on white and on black, and distinguishable for colour-blind readers.
 BLUE, ORANGE, GREY = "#2f86c9", "#d9731a", "#8a8a8a"
@@ -34,29 +33,6 @@ STYLE = {
     "border_fill_alpha": 0.0,
     "outline_line_color": None,
 }
-
-
-class Jump(NamedTuple):
-    """A bin from which on predictions were clearly worse or better."""
-
-    at: int  # index of the bin
-    row: int
-    when: str  # date, or empty
-    before: float
-    after: float
-
-    def sentence(self, error: str) -> str:
-        """Describe the jump.
-
-        Examples
-        --------
-        >>> Jump(9, 12_000, "", 2.0, 5.0).sentence("RMSE")
-        'RMSE rises from 2 to 5 at about row 12,000'
-        """
-        moves = "rises" if self.after > self.before else "falls"
-        when = f" ({self.when})" if self.when else ""
-        change = f"{moves} from {self.before:.3g} to {self.after:.3g}"
-        return f"{error} {change} at about row {self.row:,}{when}"
 
 
 class Course(NamedTuple):
@@ -73,22 +49,21 @@ class Course(NamedTuple):
     of, error_name
         Names of the targets and of the error.
     jumps
-        Bins at which the error jumps.
+        Sentences on bins at which the error jumps, by the place of the bin.
     """
 
     columns: dict[str, Array]
     dated: bool
     of: str
     error_name: str
-    jumps: list[Jump]
+    jumps: dict[int, str]
 
 
 def course(fit: StreamFit) -> Course:
     """Return the course of a stream for plotting."""
     bins, classes, target = fit.timeline.bins, fit.encoder.classes, fit.encoder.target
-    grows = (np.diff(bins.times) > np.timedelta64(0)).all()
-    dated = bool(grows and not np.isnat(bins.times).any())
-    x = bins.times.astype(np.int64) / 1000.0 if dated else bins.ends - bins.rows + 1.0
+    dated = bool((np.diff(bins.times) > np.timedelta64(0)).all() and not np.isnat(bins.times).any())
+    first = bins.ends - bins.rows + 1.0
     of, error, name = f"probability of the actual {target}", bins.loss, "log loss"
     low = high = bins.target  # classes have no range
     if classes is None:
@@ -96,39 +71,33 @@ def course(fit: StreamFit) -> Course:
         low, high = bins.least, bins.greatest
     elif len(classes) == 2:
         of = f"share of {target} = {classes[1]}"
+    x = bins.times.astype(np.int64) / 1000.0 if dated else first
     columns = {"x": x, "actual": bins.target, "low": low, "high": high}
-    columns |= {"predicted": bins.predicted, "error": error}
-    jumps = list(_jumps(error, bins.ends - bins.rows, bins.times))
-    return Course(columns, dated, of, name, jumps)
+    jumps = {}
+    for at, (before, after) in _jumps(error).items():
+        moves = "rises" if after > before else "falls"
+        when = bins.times[at].astype("M8[m]")
+        date = "" if np.isnat(when) else f" ({str(when).replace('T', ' ')})"
+        jumps[at] = (
+            f"{name} {moves} from {before:.3g} to {after:.3g} at about row {first[at]:,.0f}{date}"
+        )
+    return Course(columns | {"predicted": bins.predicted, "error": error}, dated, of, name, jumps)
 
 
-def _jumps(error: Array, starts: Array, times: Array) -> Iterator[Jump]:
-    """Yield the bins at which errors change by more than they usually do from bin to bin."""
+def _jumps(error: Array) -> dict[int, tuple[float, float]]:
+    """Return bins from which on all errors are clearly above, or below, all those before."""
     known = np.flatnonzero(error > 0.0)
     if len(known) < 2 * AROUND:
-        return
+        return {}
     logs = np.log(error[known])
-    medians = np.median(np.lib.stride_tricks.sliding_window_view(logs, AROUND), axis=1)
-    before, after = medians[:-AROUND], medians[AROUND:]
-    steps = np.diff(logs)
-    least = max(np.log(JUMP), UNUSUAL * float(np.median(np.abs(steps))))
-    found: list[int] = []
-    for index in np.argsort(-np.abs(after - before), kind="stable").tolist():
-        change = after[index] - before[index]
-        if abs(change) <= least or len(found) == MOST_JUMPS:
-            break
-        if any(abs(index - other) < AROUND for other in found):
-            continue
-        found.append(index)
-    for index in sorted(found):
-        # Medians locate the jump within a bin or so; the largest step locates it exactly.
-        near = steps[index + AROUND - 2 : index + AROUND + 1] * np.sign(
-            after[index] - before[index]
-        )
-        at = int(known[index + AROUND - 1 + int(near.argmax())])
-        when = "" if np.isnat(times[at]) else str(times[at].astype("M8[m]")).replace("T", " ")
-        ends = float(np.exp(before[index])), float(np.exp(after[index]))
-        yield Jump(at, int(starts[at]) + 1, when, *ends)
+    windows = np.sort(np.lib.stride_tricks.sliding_window_view(logs, AROUND), axis=1)
+    before, after = windows[:-AROUND], windows[AROUND:]
+    change = np.maximum(after[:, 0] - before[:, -1], before[:, 0] - after[:, -1])
+    least = max(np.log(JUMP), UNUSUAL * float(np.median(np.abs(np.diff(logs)))))
+    largest = np.argsort(-change, kind="stable")[:MOST_JUMPS]
+    middle = np.exp(windows[:, AROUND // 2]).tolist()
+    found = sorted(int(each) for each in largest if change[each] > least)
+    return {int(known[at + AROUND]): (middle[at], middle[at + AROUND]) for at in found}
 
 
 def effects(facts: Facts, most: int = EFFECTS) -> list[Line]:
@@ -136,16 +105,16 @@ def effects(facts: Facts, most: int = EFFECTS) -> list[Line]:
 
     They are in the units of the prediction, in decreasing order.
     """
-    fit, found = facts.fit, []
-    spread = fit.model.rows.std(axis=0)
-    for place, each in enumerate(facts.weights):
-        # By place: a column may have the name of the intercept or of another column's feature.
-        column = place % fit.model.learner.weights.shape[1]
-        if column < len(spread):
-            name = each.feature if each.label is None else f"{each.feature} → {each.label}"
-            weight, low, high = spread[column] * np.array([each.weight, each.low, each.high])
-            found.append(each._replace(feature=name, weight=weight, low=low, high=high))
-    return sorted(found, key=lambda each: -abs(each.weight))[:most]
+    size, (outputs, columns) = facts.effects, facts.fit.model.learner.weights.shape
+    found = []
+    for place in np.argsort(-np.abs(size), axis=None, kind="stable")[:most].tolist():
+        output, feature = divmod(place, size.shape[1])
+        each = facts.weights[output * columns + feature]
+        name = each.feature if outputs == 1 else f"{each.feature} → {each.label}"
+        spread = facts.fit.model.rows[:, feature].std()
+        weight, low, high = (spread * end for end in (each.weight, each.low, each.high))
+        found.append(each._replace(feature=name, weight=weight, low=low, high=high))
+    return found
 
 
 def figures(facts: Facts, course: Course, effects: Sequence[Line]) -> dict[str, Any]:
@@ -169,11 +138,10 @@ def _draw_course(found: Course) -> Any:
         figure.varea("x", "low", "high", source=source, **style)
     for name, colour in (("actual", BLUE), ("predicted", ORANGE)):
         figure.line("x", name, source=source, color=colour, width=2, legend_label=f"{name}, mean")
-    figure.legend.click_policy = "hide"
-    figure.legend.background_fill_alpha = 0.0
-    figure.legend.border_line_color = None
-    figure.legend.orientation = "horizontal"
-    figure.add_layout(figure.legend[0], "above")
+    legend = figure.legend[0]
+    legend.update(click_policy="hide", background_fill_alpha=0.0, border_line_color=None)
+    legend.orientation = "horizontal"
+    figure.add_layout(legend, "above")
     return figure
 
 
@@ -182,14 +150,13 @@ def _draw_error(found: Course) -> Any:
     figure, source = _over_time(found, found.error_name, {found.error_name: "@error{0.[000]a}"})
     figure.line("x", "error", source=source, color=BLUE, width=2)
     figure.scatter("x", "error", source=source, color=BLUE, size=4)
-    for jump in found.jumps:
-        _rule(figure, "height", found.columns["x"][jump.at], **DASHED)
+    for at in found.jumps:
+        _rule(figure, "height", found.columns["x"][at], **DASHED)
     error = found.columns["error"]
     known = error[np.isfinite(error)]
     if len(known) > 2 and known[0] > 2.0 * known[1:].max():
         # Predictions from the first few rows may be so bad that they would flatten the rest.
-        figure.y_range.end = 1.3 * float(known[1:].max())
-        figure.y_range.start = 0.0
+        figure.y_range.update(start=0.0, end=1.3 * float(known[1:].max()))
     return figure
 
 
@@ -204,14 +171,13 @@ def _draw_effects(found: Sequence[Line], unit: str) -> Any:
     )
     # By place, since names may be the same once they are truncated.
     names = {-place: _drawn(each.feature) for place, each in enumerate(found)}
-    figure.yaxis.ticker, figure.yaxis.major_label_overrides = [*names], names
+    figure.yaxis.update(ticker=[*names], major_label_overrides=names)
     for hollow, colour in ((False, BLUE), (True, GREY)):
-        part = {place: found[-place] for place in names if found[-place].may_be_zero == hollow}
-        columns: dict[str, Any] = {
-            name: [getattr(each, name) for each in part.values()]
-            for name in ("weight", "low", "high")
-        }
-        source = _source({"place": [*part], "feature": [names[each] for each in part], **columns})
+        places = [place for place in names if found[-place].may_be_zero == hollow]
+        columns: dict[str, Any] = {"place": places, "feature": [names[each] for each in places]}
+        for name in ("weight", "low", "high"):
+            columns[name] = [getattr(found[-place], name) for place in places]
+        source = _source(columns)
         if has_ends:
             figure.segment("low", "place", "high", "place", source=source, color=colour, width=2)
         style = {"line_color": colour, "fill_color": None if hollow else colour}
@@ -240,28 +206,16 @@ def _draw_correlation(found: Correlation) -> Any:
     figure.scatter("length", "ratio", source=source, color=BLUE, size=7)
     _rule(figure, "width", 1.0)
     if found.correlated:
-        at = max(found.scale, 1)
-        _rule(figure, "height", at, **DASHED)
-        label = models.Label(
-            x=at,
-            y=float(low.min()),
-            text=f" {found.scale:,} rows{' or more' if found.rising else ''} ",
-            text_color=ORANGE,
-            text_baseline="bottom",
-            text_align="right" if at**2 > found.lengths[0] * found.lengths[-1] else "left",
-        )
-        figure.add_layout(label)
+        _rule(figure, "height", max(found.scale, 1), **DASHED)
     return figure
 
 
 def _figure(hover: Mapping[str, str], **style: Any) -> Any:
     """Return an empty figure that shows these values of a point."""
     figure = require("bokeh.plotting").figure(**STYLE | style)
-    figure.add_tools(
-        require("bokeh.models").HoverTool(
-            tooltips=list(hover.items()), formatters={"@x": "datetime"} if "when" in hover else {}
-        )
-    )
+    formatters = {"@x": "datetime"} if "when" in hover else {}
+    tool = require("bokeh.models").HoverTool(tooltips=[*hover.items()], formatters=formatters)
+    figure.add_tools(tool)
     figure.toolbar.logo = None
     return figure
 
@@ -296,7 +250,7 @@ def _drawn(text: str) -> str:
     return shortened(text, DRAWN).replace("$", "＄").replace("\\", "＼")
 
 
-def shortened(text: str, most: int = LONGEST) -> str:
+def shortened(text: str, most: int = 80) -> str:
     """Return a text with unprintable characters escaped, truncated if it is long.
 
     Examples

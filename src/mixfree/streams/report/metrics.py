@@ -1,17 +1,25 @@
 """Metrics of a fit: R², RMSE, accuracy and others."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.streams.fit.stream_fit import StreamFit
-from mixfree.streams.fit.timeline import Outcomes, best_constant, compare, compare_constant
+from mixfree.streams.fit.timeline import (
+    COLUMNS,
+    Outcomes,
+    Timeline,
+    best_constant,
+    compare,
+    compare_constant,
+)
 
-__all__ = ["NAMES", "Quality", "exact_to_rounding", "metrics", "of_all_rows", "quality"]
+__all__ = ["Quality", "exact_to_rounding", "metrics", "quality"]
 
+CONSTANT = "constant_"  # prefix of the sums of a timeline that are about the constant
 ROUNDING = 1e-10  # bound on rounding errors, relative to the sizes of the terms added
 
 # Printed names of the metrics, in order.
@@ -38,20 +46,28 @@ def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
     """Return the metrics of the model and of the models it is compared with.
 
     ``"in_sample"`` is the model on a uniform sample of the rows, or on all of them where sums know
-    the squared error, as :func:`of_all_rows` says, and ``"constant"`` the constant of the least
-    loss on the same rows. ``"test_then_train"`` is the model on rows predicted before they were
-    learnt, and ``"test_then_train_constant"``, on the same rows, the best constant of those before.
-    Regressions have ``r2``, ``rmse`` and ``mae``; classifications have ``log_loss``, ``accuracy``
-    and, for two classes, ``auc``; ``loss`` is the mean of the minimised loss. Unknown metrics are
-    NaN.
+    the squared error, and ``"constant"`` the constant of the least loss on the same rows.
+    ``"test_then_train"`` is the model on rows predicted before they were learnt, and
+    ``"test_then_train_constant"``, on the same rows, the best constant of those before. ``"loss"``
+    is the mean of the minimised loss. Unknown metrics are NaN.
     """
+    loss, (_, learner, rows, targets) = fit.row_loss, fit.model
     with np.errstate(over="ignore", invalid="ignore"):  # squares of huge targets
-        found = {"in_sample": _of_sample(fit, fit.model.learner.weights)}
-        found["constant"] = _of_sample(fit, None)
-        if fit.timeline.tested:
-            found["test_then_train"] = _of_timeline(fit, "")
-            found["test_then_train_constant"] = _of_timeline(fit, "constant_")
-    return found
+        found = compare(loss, learner.weights, rows, targets)
+        constant = compare_constant(loss, best_constant(loss, targets), targets)
+        sample = Timeline.start(loss.outputs, len(fit.encoder.classes or ()))
+        sample.add(found.actual, found, np.zeros(0, "M8[us]"), constant)
+        inside = {"in_sample": _measures(fit, sample), "constant": _measures(fit, sample, CONSTANT)}
+        if "auc" in inside["in_sample"]:
+            inside["in_sample"]["auc"] = _area(*_by_score(found))  # not by a histogram
+        if known := of_all_rows(fit):
+            for measures, squares in zip(inside.values(), known, strict=True):
+                measures |= {"r2": 1.0 - squares / known[1], "rmse": squares**0.5}
+                measures["loss"] = 0.5 * squares
+        if not fit.timeline.tested:
+            return inside
+        ahead = {"test_then_train": _measures(fit, fit.timeline)}
+        return inside | ahead | {"test_then_train_constant": _measures(fit, fit.timeline, CONSTANT)}
 
 
 def quality(fit: StreamFit, found: Mapping[str, Mapping[str, float]]) -> Iterator[Quality]:
@@ -60,7 +76,7 @@ def quality(fit: StreamFit, found: Mapping[str, Mapping[str, float]]) -> Iterato
     rows = f"a uniform sample of {kept:,} rows, which depends on their order"
     if kept == fit.used:
         rows = "all rows"
-    elif of_all_rows(fit, fit.model.learner.weights):
+    elif of_all_rows(fit):
         rows = f"all rows (MAE: {rows})"
     if isinstance(fit.model.learner, ExactLearner) and fit.model.learner.forgetting is not None:
         rows += ", by the final weights"
@@ -100,62 +116,31 @@ def exact_to_rounding(fit: StreamFit) -> bool:
     return bool(np.abs(found.actual - found.predicted).max() <= ROUNDING * sizes.mean())
 
 
-def of_all_rows(fit: StreamFit, weights: Array) -> tuple[float, float] | None:
-    """Return the mean squared errors of weights and of the mean, where sums know them exactly.
+def of_all_rows(fit: StreamFit) -> tuple[float, float] | None:
+    """Return the mean squared errors of the model and of the mean, where sums know them exactly.
 
     None with other losses than the squared one, and where a sample holds all rows or more digits.
     """
     if isinstance(fit.model.learner, ExactLearner) and len(fit.model.rows) < fit.used:
-        return fit.model.learner.mean_squares(weights)
+        return fit.model.learner.mean_squares(fit.model.learner.weights)
     return None
 
 
-def _of_sample(fit: StreamFit, weights: Array | None) -> dict[str, float]:
-    """Return metrics of weights, or of the best constant if None."""
-    rows, targets, loss = fit.model.rows, fit.model.targets, fit.row_loss
-    if weights is None:
-        found = compare_constant(loss, best_constant(loss, targets), targets)
-    else:
-        found = compare(loss, weights, rows, targets)
-    mean = float(found.losses.mean())
-    if fit.encoder.classes is not None:
-        return _classes(fit, mean, float(found.correct.mean()), _by_score(found))
-    error = found.actual - found.predicted
-    absolute = float(np.abs(error).mean())
-    if known := of_all_rows(fit, fit.model.learner.weights if weights is None else weights):
-        squares = known[1] if weights is None else known[0]
-        return _regression(squares, absolute, known[1], 0.5 * squares)
-    spread = float(((targets - targets.mean()) ** 2).mean())
-    return _regression(float((error**2).mean()), absolute, spread, mean)
-
-
-def _of_timeline(fit: StreamFit, prefix: str) -> dict[str, float]:
-    """Return test-then-train metrics of the model, or of the constant as ``prefix`` says."""
-    course = fit.timeline
-    weight = course.weight
-    of = {
-        name: course.total(f"{prefix}{name}") / weight
-        for name in ("loss", "squares", "absolute", "correct")
-    }
+def _measures(fit: StreamFit, course: Timeline, prefix: str = "") -> dict[str, float]:
+    """Return the metrics of predicted rows, of the model or of the constant."""
+    of = {name: course.total(name) / course.weight for name in COLUMNS}
+    loss, squares, correct = (of[prefix + name] for name in ("loss", "squares", "correct"))
     if fit.encoder.classes is None:
-        mean = course.total("tested_target") / weight
-        mean_square = course.total("tested_target_squares") / weight
-        spread = mean_square - mean**2
-        if spread <= ROUNDING * mean_square:  # such as of one row
-            spread = 0.0
-        return _regression(of["squares"], of["absolute"], spread, of["loss"])
-    scores = course.scores.sum(axis=1, keepdims=True) if prefix else course.scores
-    return _classes(fit, of["loss"], of["correct"], scores)
-
-
-def _regression(squares: float, absolute: float, spread: float, loss: float) -> dict[str, float]:
-    explained = 1.0 - squares / spread if spread > 0.0 else float("nan")
-    return {"r2": explained, "rmse": squares**0.5, "mae": absolute, "loss": loss}
-
-
-def _classes(fit: StreamFit, loss: float, accuracy: float, scores: Any) -> dict[str, float]:
-    area = {"auc": _area(*scores)} if len(fit.encoder.classes or ()) == 2 else {}
-    return {"log_loss": loss, "accuracy": accuracy, **area, "loss": loss}
+        spread = of["tested_target_squares"] - of["tested_target"] ** 2
+        varies = spread > ROUNDING * of["tested_target_squares"]  # not of one row
+        explained = 1.0 - squares / spread if varies else float("nan")
+        errors = {"rmse": squares**0.5, "mae": of[f"{prefix}absolute"]}
+        return {"r2": explained, **errors, "loss": loss}
+    area = {}
+    if len(fit.encoder.classes) == 2:
+        scores = course.scores.sum(axis=1, keepdims=True) if prefix else course.scores
+        area = {"auc": _area(*scores)}
+    return {"log_loss": loss, "accuracy": correct, **area, "loss": loss}
 
 
 def _by_score(found: Outcomes) -> list[Array]:

@@ -14,10 +14,9 @@ import mixfree
 from mixfree.base.extras import require
 from mixfree.base.files import replacing
 from mixfree.base.terminal import literal
-from mixfree.linear.summary import Line
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.report.facts import Facts
-from mixfree.streams.report.figures import LONGEST, course, effects, figures, shortened
+from mixfree.streams.report.figures import course, effects, figures, shortened
 
 __all__ = ["MARK", "page", "write_page"]
 
@@ -29,22 +28,16 @@ Words = Callable[[str], str]
 def write_page(
     fit: StreamFit, path: str | os.PathLike[str], words: Words = str, command: str | None = None
 ) -> int:
-    """Write the report of a fit as a self-contained HTML page.
+    """Write the report of a fit as a self-contained HTML page, atomically; return its size.
 
     Parameters
     ----------
-    fit
-        From a model file or just fitted.
-    path
-        The HTML file, written atomically.
+    fit, path
+        A fit from a model file or just made, and the HTML file of at most about 2 MB.
     words
         Rewrites sentences that name arguments, for example with flags of the command line.
     command
         Shell command that reproduces the model.
-
-    Returns
-    -------
-    The size of the page in bytes, at most about 2 MB.
 
     Examples
     --------
@@ -80,9 +73,7 @@ def page(fit: StreamFit, words: Words = str, command: str | None = None) -> str:
         fit=fit,
         target=shortened(fit.encoder.target),
         **shown,
-        weights=[_weight_row(each) for each in facts.weights],
-        columns=_columns(facts),
-        files=[[file.name, f"{file.rows:,}"] for file in fit.read_record.files],
+        isfinite=isfinite,
         command=command,
         versions=versions | {"python": platform.python_version()},
         figures={name: markup(part) for name, part in parts.items()},
@@ -103,29 +94,12 @@ def _template(words: Words) -> Any:
     )
     environment.filters |= {
         "typed": lambda text: _typed(words(text)),
-        "cell": lambda text: _typed(shortened(words(text), 2 * LONGEST)),
+        "cell": lambda text: _typed(shortened(words(text), 160)),
         "short": shortened,
         "percent": _percent,
     }
     text = files("mixfree.streams.report").joinpath("page.html").read_text(encoding="utf-8")
     return environment.from_string(text)
-
-
-def _weight_row(each: Line) -> list[str]:
-    ends = f"{each.low:.4g} … {each.high:.4g}" if isfinite(each.high - each.low) else ""
-    error = f"{each.std_error:.3g}" if isfinite(each.std_error) else ""
-    zero = "contains 0" if ends and each.may_be_zero else ""
-    return [each.feature, each.label or "", f"{each.weight:.5g}", error, ends, zero]
-
-
-def _columns(facts: Facts) -> list[list[str]]:
-    classes, features = facts.fit.encoder.classes or [], facts.fit.model.features
-    kind = "target, classes" if classes else "target"
-    rows = [[facts.fit.encoder.target, kind, ", ".join(classes)]]
-    for column, places in facts.used_columns:
-        names = f"{len(places)} features: {', '.join(features[place] for place in places)}"
-        rows.append([column.name, column.kind, names if len(places) > 1 else "1 feature"])
-    return rows + [[name, "left out", why] for name, why in facts.unused_columns.items()]
 
 
 def _typed(text: str) -> Any:

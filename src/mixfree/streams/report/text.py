@@ -4,19 +4,21 @@ import csv
 import io
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+
+import numpy as np
 
 from mixfree.base.files import replacing
 from mixfree.base.terminal import literal
 from mixfree.linear.exact.forgetting import Forgetting
 from mixfree.linear.exact_learner import ExactLearner
-from mixfree.linear.summary import Line, Summary, summary_of
+from mixfree.linear.summary import Summary, summary_of
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.report.facts import Facts
 from mixfree.streams.report.metrics import Quality
 
-__all__ = ["HEADER", "compiles", "lines", "summary_of_fit", "write_weights"]
+__all__ = ["HEADER", "lines", "weights", "write_weights"]
 
 HEADER = b"\nfeature,class,weight,std_error,t,p,low,high\n"  # the first line of a file, its mark
 NAMED = 20  # most columns that are listed by name
@@ -37,11 +39,6 @@ def lines(facts: Facts) -> Iterator[str]:
     yield from _under("note", facts.notes)
 
 
-def compiles(fit: StreamFit) -> bool:
-    """Whether a learner is compiled on its first use."""
-    return not isinstance(fit.learner, ExactLearner)
-
-
 def _under(head: str, found: Iterable[str]) -> Iterator[str]:
     """Yield lines, the first with a heading."""
     for line in found:
@@ -53,7 +50,8 @@ def _rows_read(fit: StreamFit) -> Iterator[str]:
     """Yield the rows read and left out, and what the first rows did not show."""
     left_out = sum(fit.encoder.left_out.values())
     rate = fit.read / fit.seconds if fit.seconds > 0 else float("nan")
-    compiled = ", including compilation if this was the first fit" if compiles(fit) else ""
+    exact = isinstance(fit.learner, ExactLearner)
+    compiled = "" if exact else ", including compilation if this was the first fit"
     yield f"{fit.read:,} read, {fit.used:,} used, {left_out:,} left out"
     yield f"{rate:,.0f} rows per second{compiled}"
     for reason, count in fit.encoder.left_out.most_common():
@@ -110,13 +108,13 @@ def _exactness(learner: ExactLearner) -> Iterator[str]:
 
 def _half_lives(forgetting: Forgetting) -> Iterator[str]:
     """Yield the half-lives of the weights, and which predicted best when."""
-    changes = forgetting.history
+    changes, best = forgetting.history, forgetting.half_life
     if not changes:
-        yield f"forgets old rows: a row counts half after {forgetting.half_life:,.0f} rows"
+        yield f"forgets old rows: a row counts half after {best:,.0f} rows"
         return
     parts = sorted(forgetting.shares.items(), key=lambda part: -part[1])
     mixed = (f"{share:.0%} {_rows(life)}" for life, share in parts if share >= 0.005)
-    yield f"forgets old rows: the half-life that predicts best is {_rows(forgetting.half_life)}"
+    yield f"forgets old rows: the half-life that predicts best is {_rows(best)}"
     yield f"the weights are a mixture of half-lives: {', '.join(mixed)}"
     if len(changes) > 1:
         row, life = changes[-1]
@@ -127,28 +125,40 @@ def _rows(half_life: float) -> str:
     return "never" if half_life == math.inf else f"{half_life:,.0f} rows"
 
 
-def summary_of_fit(facts: Facts, lines: Sequence[Line]) -> Summary:
-    """Make the table of a fit with some of its weights, and a test of each column of the data."""
+def weights(facts: Facts, top: int) -> Iterator[str]:
+    """Yield a table of the weights with the largest effects, and tests of whole columns."""
     fit, model = facts.fit, facts.fit.model
-    shown = [line._replace(feature=literal(line.feature)) for line in lines]
-    if not isinstance(model.learner, ExactLearner):
-        return Summary({}, shown, {}, "", 0.95)
-    groups = {
-        f"{literal(column.name)} as a whole": places
-        for column, places in facts.used_columns
-        if len(places) > 1
-    }
-    found = summary_of(model.learner, model.features, fit.encoder.classes or (), groups)
-    return replace(found, lines=shown)
+    (outputs, columns), features = model.learner.weights.shape, len(model.features)
+    order = np.argsort(-np.abs(facts.effects).max(axis=0), kind="stable")[:top]
+    places = [*order.tolist(), *range(features, columns)]
+    every = (facts.weights[i * columns + k] for i in range(outputs) for k in places)
+    lines = [line._replace(feature=literal(line.feature)) for line in every]
+    found = Summary({}, lines, {}, "", 0.95)
+    if isinstance(model.learner, ExactLearner):
+        groups = {
+            f"{literal(column.name)} as a whole": places
+            for column, places in facts.used_columns
+            if len(places) > 1
+        }
+        found = summary_of(model.learner, model.features, fit.encoder.classes or (), groups)
+        found = replace(found, lines=lines)
+    yield (
+        f"weights    the {len(order)} of {features:,} with the largest effects per standard "
+        "deviation, in the units of the data"
+    )
+    yield from (f"  {line}".rstrip() for line in found.table())
+    if facts.only_rounding:
+        yield "           the intervals show rounding errors only: the model fits every row"
+        return
+    yield from (f"  {name:16}  {value}" for name, value in found.facts.items())
+    yield from (f"  {note}" for note in found.notes if note)
 
 
 def write_weights(facts: Facts, path: str | os.PathLike[str]) -> int:
     """Write all weights to a CSV file atomically; return their number."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    for each in facts.weights:
-        numbers = ("" if value != value else repr(value) for value in each[2:])
-        writer.writerow([each.feature, each.label or "", *numbers])
+    rows = ([*each[:2], *("" if n != n else repr(n) for n in each[2:])] for each in facts.weights)
+    csv.writer(text, lineterminator="\n").writerows(rows)
     with replacing(path) as file:
         file.write(HEADER.lstrip() + text.getvalue().encode())
     return len(facts.weights)

@@ -84,17 +84,7 @@ class Average:
 
 @dataclass(frozen=True)
 class WeightedAverage(Average):
-    """The average with weights proportional to t: early iterates fade without a horizon.
-
-    Examples
-    --------
-    >>> output = WeightedAverage()
-    >>> state = output.start(np.zeros(1))
-    >>> for w in (0.0, 3.0):
-    ...     output.add(state, np.array([w]))
-    >>> output.point(state, np.array([9.0]))
-    array([2.])
-    """
+    """The average with weights proportional to t: early iterates fade without a horizon."""
 
     def add(self, state: SumState, iterate: Array) -> None:
         """Σ k w_k."""
@@ -124,15 +114,6 @@ class TailAverage:
     A new sum begins at every power of two and the one before is kept, so after t iterates
     with 2^k ≤ t < 2^(k+1) the output is the mean of the iterates from 2^(k−1) on: two vectors,
     no horizon.
-
-    Examples
-    --------
-    >>> output = TailAverage()
-    >>> state = output.start(np.zeros(1))
-    >>> for w in (10.0, 1.0, 2.0, 3.0, 4.0):
-    ...     output.add(state, np.array([w]))
-    >>> output.point(state, np.array([9.0]))
-    array([2.5])
     """
 
     def start(self, x0: Array) -> TailState:

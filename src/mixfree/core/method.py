@@ -154,15 +154,7 @@ class Method(Optimizer):
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
-        """Raise OptionError for an unknown option or for a required one that is missing.
-
-        Examples
-        --------
-        >>> import mixfree as mf
-        >>> mf.SGD.check_options({"levels": 3})
-        Traceback (most recent call last):
-        mixfree.core.method.OptionError: sgd does not take `levels`: it has no options
-        """
+        """Raise OptionError for an unknown option or for a required one that is missing."""
         allowed = cls.options()
         for name in options:
             if name not in allowed:

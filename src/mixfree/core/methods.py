@@ -37,10 +37,8 @@ class AdaGrad(Method):
     Examples
     --------
     >>> opt = AdaGrad([0.0, 0.0])
-    >>> opt.tell([3.0, 4.0])
-    True
-    >>> opt.x
-    array([-0.6, -0.8])
+    >>> opt.tell([3.0, 4.0]), opt.x
+    (True, array([-0.6, -0.8]))
     """
 
     name = "adagrad"
@@ -83,12 +81,8 @@ class SGDMLMC(Method):
 class MAG(SGDMLMC):
     """MLMC gradients of five levels, as in the paper's experiments, with AdaGrad-Norm steps.
 
-    :class:`Algorithm1` is the paper's algorithm to the letter.
-
-    Parameters
-    ----------
-    levels, weights, horizon
-        Levels of the gradient: see :class:`mixfree.MLMC`.
+    :class:`Algorithm1` is the paper's algorithm to the letter. Arguments are those of
+    :class:`SGDMLMC`.
 
     Examples
     --------
@@ -229,12 +223,6 @@ class SGDDD(Method):
     ----------
     mixing_time
         The mixing time τ of the stream.
-
-    Examples
-    --------
-    >>> opt = SGDDD([0.0], mixing_time=2)
-    >>> opt.tell([1.0]), opt.tell([1.0])
-    (False, True)
     """
 
     name = "sgd-dd"
@@ -285,11 +273,6 @@ class SGDRER(SGDER):
     """Replay of each block from newest to oldest (Jain et al. 2021).
 
     Arguments are those of :class:`SGDER`.
-
-    Examples
-    --------
-    >>> SGDRER([0.0], mixing_time=1, buffer=2, alpha=16.0).gradient.gap
-    1
     """
 
     name = "sgd-rer"
@@ -312,13 +295,7 @@ _TABLE = Methods({method.name: method for method in _ALL})
 
 
 def methods() -> Methods:
-    """The table of methods, by name.
-
-    Examples
-    --------
-    >>> methods()["mag"]
-    <class 'mixfree.core.methods.MAG'>
-    """
+    """The table of methods, by name."""
     return Methods(_TABLE)
 
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -37,35 +37,31 @@ class History:
     (array([1, 2, 3]), (30, 1))
     """
 
-    _samples: list[int] = field(default_factory=list)
-    _steps: list[int] = field(default_factory=list)
-    _points: list[Array] = field(default_factory=list)
+    _rows: list[tuple[int, int, Array]] = field(default_factory=list)
 
     def record(self, opt: Any) -> None:
         """Add a row, unless there is one for this sample count."""
-        if not self._samples or self._samples[-1] != opt.samples:
-            self._samples.append(opt.samples)
-            self._steps.append(opt.steps)
-            self._points.append(opt.average)
+        if not self._rows or self._rows[-1][0] != opt.samples:
+            self._rows.append((opt.samples, opt.steps, opt.average))
 
     def __repr__(self) -> str:
-        last = f", the last after {self._samples[-1]:,} samples" if self._samples else ""
-        return f"<History: {len(self._samples)} marks{last}>"
+        last = f", the last after {self._rows[-1][0]:,} samples" if self._rows else ""
+        return f"<History: {len(self._rows)} marks{last}>"
 
     @property
     def samples(self) -> Array:
         """Samples observed."""
-        return np.array(self._samples, dtype=np.int64)
+        return np.array([samples for samples, _, _ in self._rows], dtype=np.int64)
 
     @property
     def steps(self) -> Array:
         """Steps taken."""
-        return np.array(self._steps, dtype=np.int64)
+        return np.array([steps for _, steps, _ in self._rows], dtype=np.int64)
 
     @property
     def points(self) -> Array:
         """Output points, one row each."""
-        return np.array(self._points)
+        return np.array([point for _, _, point in self._rows])
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,10 +74,8 @@ class Result:
         The last point.
     average
         The output point: the average of the iterates, or the point that ``output`` defines.
-    samples, steps
-        Samples observed and steps taken.
-    pending
-        Samples at the end of the stream that did not fill a window and were not used.
+    samples, steps, pending
+        Samples observed, steps taken, and last samples that did not fill a window.
     history
         Output points of the run on a logarithmic grid of sample counts.
     optimizer
@@ -100,8 +94,12 @@ class Result:
         kept = f", {self.pending} pending" if self.pending else ""
         return (
             f"<Result of {self.optimizer.name}: {self.samples:,} samples, {self.steps:,} steps"
-            f"{kept}>\n  average {_shown(self.average)}\n  x       {_shown(self.x)}"
+            f"{kept}>\n  average {_in_a_line(self.average)}\n  x       {_in_a_line(self.x)}"
         )
+
+
+def _in_a_line(point: Array) -> str:
+    return np.array2string(point, threshold=6, precision=4, max_line_width=10_000)
 
 
 def minimize(
@@ -138,11 +136,9 @@ def minimize(
         A name of the table (:func:`mixfree.methods`) or a class derived from :class:`Method`.
     domain, alpha, output, mirror, seed, **options
         As for the method itself, for instance ``levels`` or ``mixing_time``.
-    memory
-        Number of samples to keep: a uniform sample of the stream so far, from which each step
-        draws. 0 keeps nothing.
-    draws
-        Draws from the memory per sample; each costs one more gradient.
+    memory, draws
+        Number of samples to keep, a uniform sample of the stream so far, and draws from it per
+        sample, each of which costs one more gradient. 0 keeps nothing.
     max_samples
         Stop after this many samples; needed for endless streams.
     callback
@@ -158,24 +154,16 @@ def minimize(
     >>> result = mf.minimize(lambda x, z: x - z, stream, [0.0], alpha=3.0)
     >>> bool(abs(result.average[0] - 3.0) < 0.2)
     True
-
-    Sorted samples, with a memory of 1,000:
-
-    >>> result = mf.minimize(lambda x, z: x - z, np.sort(stream), [0.0], "ladder", memory=1000)
-    >>> bool(abs(result.average[0] - np.median(stream[:2500])) < 1.0)
-    True
     """
     common: dict[str, Any] = {"domain": domain, "alpha": alpha, "output": output}
     common |= {"mirror": mirror, "draws": draws, "seed": seed}
     check_whole(memory, "memory", least=0)
     run = start_method(method, x0, options, memory=memory, **common)
-    if max_samples is not None:
-        check_whole(max_samples, "max_samples")
     if isinstance(stream, np.ndarray) and stream.ndim == 0:
         raise ValueError("stream must be an iterable of samples, not an array without dimensions")
     total = len(stream) if isinstance(stream, Sized) else None
     if max_samples is not None:
-        total = max_samples if total is None else min(total, max_samples)
+        total = min(total or max_samples, check_whole(max_samples, "max_samples"))
     bar = progress_bar(run.name, total) if progress else nullcontext(lambda samples: None)
     with bar as show:
 
@@ -234,11 +222,6 @@ def _compiled(run: Optimizer, grad: Any, stream: Array, each: Each) -> History:
     return follow(run, advance, len(stream), each)
 
 
-def _shown(point: Array) -> str:
-    """A point in one line, whatever its length."""
-    return np.array2string(point, threshold=6, precision=4, max_line_width=10_000)
-
-
 def _not_compiled(error: Exception, x: Array, stream: Array) -> TypeError:
     """The error to raise if Numba cannot compile the user's gradient or use its result."""
     from numba import typeof
@@ -255,14 +238,11 @@ def marks(after: int = 0) -> Iterator[int]:
 
     Examples
     --------
-    >>> from itertools import islice
     >>> list(islice(marks(), 12))
     [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13]
     """
-    k = 0
-    while True:
+    for k in count():
         mark = round(10.0 ** (k / PER_DECADE))
-        k += 1
         if mark > after:
             after = mark
             yield mark
@@ -279,9 +259,8 @@ def follow(
     """Call ``advance(start, stop)`` for ``total`` samples, or until it returns False.
 
     ``opt`` is an optimiser, or anything else with samples, steps and an average. Every mark of the
-    grid from ``first`` on is recorded.
-    ``each(run, at_mark)`` is called at every mark and after every ``chunk``; the run stops when
-    it returns True.
+    grid from ``first`` on is recorded. ``each(opt, at_mark)`` is called at every mark and after
+    every ``chunk``; the run stops when it returns True.
     """
     before, done = opt.samples, 0
     history, grid = History(), marks(max(before, first - 1))

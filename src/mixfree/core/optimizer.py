@@ -35,10 +35,8 @@ class Optimizer:
     ----------
     x0
         The starting point, a vector inside the domain. float32 stays float32.
-    gradient, step, domain, output
-        The four parts.
-    mirror
-        The geometry of a step; Euclidean by default.
+    gradient, step, domain, output, mirror
+        The four parts, and the geometry of a step.
     name
         The name of the method.
 
@@ -109,18 +107,10 @@ class Optimizer:
         return self.gradient.number(self._run.gradient)
 
     def remember(self, size: int, draws: int = 1, seed: int | None = None) -> None:
-        """Keep a uniform sample of the stream and include draws from it in every gradient.
+        """Keep a uniform sample of ``size`` and include draws from it in every gradient.
 
-        Must be called before the first sample; samples must then be passed to :meth:`offer`.
-
-        Parameters
-        ----------
-        size
-            Number of samples to keep.
-        draws
-            Draws per sample of the stream; each costs one more gradient.
-        seed
-            Seed of the reservoir and of the draws; that of the method by default.
+        Each of the ``draws`` per sample costs one more gradient. Must be called before the first
+        sample; samples must then be passed to :meth:`offer`.
 
         Examples
         --------
@@ -151,12 +141,8 @@ class Optimizer:
     def tell(self, gradient: npt.ArrayLike) -> bool:
         """Take the gradient of one sample at ``x``; return True if the point moved.
 
-        Raises
-        ------
-        ValueError
-            If the gradient has the wrong shape or dtype or is not finite, or if the run has
-            diverged. The message names the sample and, where the scale was given, suggests a
-            smaller one. The optimiser is unchanged.
+        A gradient of the wrong shape or dtype or that is not finite, or of a run that has diverged,
+        raises ValueError with the sample's number; the optimiser is unchanged.
         """
         g = gradient if type(gradient) is ndarray else np.asarray(gradient)
         if g.shape != self._shape or g.dtype is not self._dtype:
@@ -196,10 +182,7 @@ class Optimizer:
     def advance(self, kernel: Kernel, arrays: tuple[Array, ...], order: Array | range) -> None:
         """Take the samples at positions ``order`` of parallel arrays, with gradients from a kernel.
 
-        Raises
-        ------
-        GradientRefused
-            If a gradient is not finite; the samples before it have been used.
+        The samples before a gradient that is refused have been used.
         """
         from mixfree.kernels.runner import run_kernel
 
@@ -254,13 +237,7 @@ class Optimizer:
         self._run.x.flags.writeable = False
 
     def profile(self) -> Profile:
-        """The ladder's profile: how correlated the gradients are at each block length.
-
-        Raises
-        ------
-        TypeError
-            If the step part is not a ladder.
-        """
+        """The ladder's profile: how correlated the gradients are at each block length."""
         profile = getattr(self.step, "profile", None)
         if profile is None:
             raise TypeError(f"only a ladder step keeps a profile, not {self.step!r}")
@@ -276,7 +253,7 @@ class Optimizer:
         return {
             "format": FORMAT,
             "method": self.name,
-            "settings": {name: _settings(getattr(self, name)) for name in PARTS},
+            "settings": self._part_settings(),
             **self._run.plain(),
         }
 
@@ -288,17 +265,16 @@ class Optimizer:
         """
         if not isinstance(state, Mapping):
             raise ValueError(f"state must be a mapping, not {type(state).__name__}")
-        if state.get("format") != FORMAT:
-            raise ValueError(f"state has format {shown(state.get('format'))}, not {FORMAT}")
-        if state.get("method") != self.name:
-            raise ValueError(f"state is of method {shown(state.get('method'))}, not {self.name!r}")
+        run = dict(state)
+        for name, mine in (("format", FORMAT), ("method", self.name)):
+            if (theirs := run.pop(name, None)) != mine:
+                raise ValueError(f"state has {name} {shown(theirs)}, not {mine!r}")
         with loading("optimiser"):
-            _check_settings(
-                state.get("settings"), {name: _settings(getattr(self, name)) for name in PARTS}
-            )
-        about = ("format", "method", "settings")
-        run = {name: value for name, value in state.items() if name not in about}
+            _check_settings(run.pop("settings"), self._part_settings())
         self.import_run(self._run.restored(run, "optimiser"))
+
+    def _part_settings(self) -> dict[str, Any]:
+        return {name: _settings(getattr(self, name)) for name in PARTS}
 
     def __repr__(self) -> str:
         about = getattr(self.gradient, "about", "")
@@ -331,12 +307,9 @@ class Optimizer:
 
 def _settings(part: Any) -> dict[str, Any]:
     """The type of a part and its settings, as plain values."""
-    found: dict[str, Any] = {"kind": type(part).__name__}
     fields = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
-    for field in fields:
-        if field.init:
-            found[field.name] = _plain(getattr(part, field.name))
-    return found
+    settings = {each.name: _plain(getattr(part, each.name)) for each in fields if each.init}
+    return {"kind": type(part).__name__, **settings}
 
 
 def _plain(value: Any) -> Any:

@@ -67,10 +67,9 @@ class MLMC(Window):
                 raise ValueError(
                     f"horizon={self.horizon} is for levels=None, but levels is {self.levels}"
                 )
-        if self.horizon is not None:
-            check_whole(self.horizon, "horizon", most=2**MAX_LEVEL)
-        if self.max_steps is not None:
-            check_whole(self.max_steps, "max_steps", most=2**MAX_LEVEL)
+        for name in ("horizon", "max_steps"):
+            if (given := getattr(self, name)) is not None:
+                check_whole(given, name, most=2**MAX_LEVEL)
         truncated_and_exact = self.levels is not None and self.weights == "exact"
         share = 1.0 - 0.5**self.levels if truncated_and_exact and self.levels else 1.0
         object.__setattr__(self, "_share", share)

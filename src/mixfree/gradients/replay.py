@@ -33,8 +33,7 @@ class ReplayState(State):
 class Replay(ABC):
     """Blocks of ``buffer + gap`` samples; when one is full, ``buffer`` steps are taken from it.
 
-    A replayed gradient is evaluated at the point at the time of replay, which requires the
-    samples: ``for z in opt.offer(sample): opt.tell(grad(opt.x, z))``.
+    Requires the samples: ``for z in opt.offer(sample): opt.tell(grad(opt.x, z))``.
 
     Parameters
     ----------

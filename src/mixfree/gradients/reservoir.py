@@ -65,10 +65,8 @@ class Reservoir:
     ----------
     inner
         The gradient part that receives the means.
-    size
-        Number of samples kept.
-    draws
-        Draws per sample; each costs one more gradient.
+    size, draws
+        Samples kept, and draws per sample; each costs one more gradient.
     seed
         Seed of the reservoir and of the draws.
 
@@ -90,8 +88,6 @@ class Reservoir:
     key: Key = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.inner, Window):
-            raise ValueError(f"memory does not go with {type(self.inner).__name__}: it replays")
         check_whole(self.size, "memory", most=2**31 - 1)
         check_whole(self.draws, "draws", most=2**16)
         object.__setattr__(self, "key", key(self.seed, DRAWN))

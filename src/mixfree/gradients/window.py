@@ -15,8 +15,7 @@ from mixfree.base.state import State
 class Gradient(Protocol):
     """The gradient part: turns samples into directions to step along.
 
-    A part is immutable; what changes during a run is in the ``state`` that :meth:`start` makes,
-    a :class:`mixfree.base.state.State` that counts the samples in ``samples``.
+    A part is immutable; what changes during a run is in the state, which counts ``samples``.
     """
 
     def start(self, x0: Array) -> Any:
@@ -61,8 +60,7 @@ class WindowState(State):
 class Window(ABC):
     """A gradient summed over the next few samples, each with its sign or weight.
 
-    The point does not move until the window is full, so one buffer of the point's size
-    suffices, and each sample costs one gradient.
+    The point does not move until the window is full: one buffer of the point's size suffices.
     """
 
     @abstractmethod

@@ -169,7 +169,7 @@ class MarkovChain:
         return MarkovChain(back, self.states)
 
     def distance(self, t: int) -> float:
-        """Compute the distance from stationarity d_mix(t) of Section 2 of the paper.
+        """Compute the distance from stationarity d_mix(t), Eq. (2) of the paper.
 
         The largest total variation distance, over the starts, between the distribution after ``t``
         steps and the stationary one.
@@ -181,7 +181,7 @@ class MarkovChain:
         return powers.distance_to(mu, powers.power(self.dense("distance"), time).matrix)
 
     def mixing_time(self, eps: float = 0.25) -> int:
-        """Compute the smallest t with ``distance(t) <= eps``, exactly, by squaring and bisection.
+        """Compute the smallest t with ``distance(t) <= eps``, Eq. (3), by squaring and bisection.
 
         Examples
         --------

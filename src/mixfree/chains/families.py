@@ -32,9 +32,9 @@ def winning_streak(n: int) -> MarkovChain:
     """Return the chain of the current run of heads of a fair coin, at most ``n − 1``: n states.
 
     From any state the streak ends (state 0) or grows by one, with probability ½ each. Its time
-    reversal, ``winning_streak(n).reversal()``, is the example of the paper's Appendix on linear
-    mixing times: it has the same stationary distribution 1/2, 1/4, …, 1/2^(n−1), 1/2^(n−1) and
-    mixes in Θ(n) steps, while this chain mixes in two.
+    reversal, ``winning_streak(n).reversal()``, is the example of the paper's Appendix D: it has the
+    same stationary distribution 1/2, 1/4, …, 1/2^(n−1), 1/2^(n−1) and mixes in n − 1 steps, while
+    this chain mixes in two.
 
     Examples
     --------

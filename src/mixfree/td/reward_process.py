@@ -243,7 +243,7 @@ class RewardProcess:
     def semi_gradient(
         self, theta: Array, state: int, reward: float, next_state: int, terminated: bool = False
     ) -> Array:
-        """Return g(θ; z) = (r + γφ(s')ᵀθ − φ(s)ᵀθ) φ(s), without γφ(s')ᵀθ if terminated."""
+        """Return g(θ; z) = (r + γφ(s')ᵀθ − φ(s)ᵀθ) φ(s), Eq. (14); no γφ(s')ᵀθ if terminated."""
         row = self.features[state]
         ahead = 0.0 if terminated else self.gamma * self.features[next_state] @ theta
         update: Array = (reward + ahead - row @ theta) * row
@@ -264,7 +264,7 @@ class RewardProcess:
         return float(self.stationary @ (self.features @ (self.theta_star - theta)) ** 2)
 
     def value_error(self, theta: Array) -> float:
-        """Return ‖V^π − V_θ‖²_M, which is positive if the features cannot represent V^π."""
+        """Return ‖V^π − V_θ‖²_M, Eq. (12), positive at θ* if the features cannot represent V^π."""
         return float(self.stationary @ (self.values - self.features @ theta) ** 2)
 
     def simulate(self, samples: int, seed: int | np.random.Generator = 0) -> Trajectory:

@@ -1,9 +1,9 @@
 """The paper's bounds as plain functions, with its constants where it gives them.
 
 G bounds the norm of every sample's gradient (Assumption 2.1), D is the diameter of the domain
-(2.2), M bounds |F| (2.3), and F is L-smooth (2.4). K is the paper's τ⌈2 log₂ T⌉, after which the
-chain is within T⁻² of its stationary distribution. The logarithms inside the square roots are
-natural, as they come from exponentials.
+(Assumption 2.2), M bounds |F| (Assumption 2.3), and F is L-smooth (Assumption 2.4). K is the
+paper's τ⌈2 log₂ T⌉, after which the chain is within T⁻² of its stationary distribution. The
+logarithms inside the square roots are natural, as they come from exponentials.
 """
 
 import math

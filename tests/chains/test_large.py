@@ -36,12 +36,6 @@ def test_the_walks_can_be_too_short_to_reach_the_mixing_time(monkeypatch):
     assert bounds.upper > bounds.lower > 50
 
 
-def test_a_long_streak_is_not_held_as_all_pairs():
-    long = winning_streak(50_000)
-    assert long.is_sparse and long.P.nnz == 100_000
-    np.testing.assert_array_equal(long.P[[0, 49_999]].sum(axis=1), 1.0)
-
-
 def test_no_bound_rests_on_a_probability_too_small_to_be_known():
     """The streak's probabilities end at 2^−4999; its mixing time is 2, with d(2) = ¼ exactly."""
     bounds = winning_streak(5000).mixing_bounds()

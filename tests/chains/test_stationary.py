@@ -74,11 +74,6 @@ def test_large_sparse_chains():
     mu = MarkovChain(P).stationary
     assert np.abs(mu @ P - mu).sum() < 1e-10
     assert mu.sum() == pytest.approx(1)
-    # A ring with a drift is uniform, and its eigenvalues crowd at one: ARPACK gives up on it.
-    drift = sparse.csr_array(
-        (np.repeat([0.7, 0.3], n), (np.tile(here, 2), np.r_[(here + 1) % n, here])), shape=(n, n)
-    )
-    assert np.allclose(MarkovChain(drift).stationary, 1 / n, rtol=1e-6)
 
 
 def slow_ring(leaving: np.ndarray) -> sparse.csr_array:
@@ -90,7 +85,7 @@ def slow_ring(leaving: np.ndarray) -> sparse.csr_array:
     )
 
 
-@pytest.mark.parametrize(("states", "leaving"), [(200, 1e-12), (400, 1e-17)])
+@pytest.mark.parametrize(("states", "leaving"), [(200, 1e-12), (400, 1e-17), (3000, 0.3)])
 def test_slow_chains_are_solved_where_arpack_fails(states, leaving):
     """Catches a residual that any vector has in a slow chain, and 1 − P(i, i), which loses it."""
     away = np.where(np.arange(states) < states // 2, 1.0, 2.0) * leaving

@@ -45,16 +45,6 @@ def test_traces_do_not_follow_interleaved_trajectories():
     env.close()
 
 
-def test_feature_vectors_and_vector_environments():
-    env = gymnasium.make_vec("CartPole-v1", num_envs=4, vectorization_mode="sync")
-    tiles = TileCoding([-2.4, -3.0, -0.2, -3.0], [2.4, 3.0, 0.2, 3.0], tiles=2, tilings=4)
-    found = evaluate_policy(env, "uniform", tiles, gamma=0.9, samples=20_000, radius=60.0)
-    env.close()
-    # A balanced pole stands long enough for nearly 1/(1 − γ) = 10; these tiles are coarse.
-    assert 7.0 < found.values([np.zeros(4)])[0] < 10.0
-    assert found.values([np.array([2.3, 2.0, 0.2, 2.0])])[0] < 6.0
-
-
 @pytest.mark.parametrize(
     ("env", "options", "message"),
     [

@@ -105,13 +105,6 @@ def test_the_callback_sees_the_marks_and_can_stop(grad):
     assert result.samples == 50
 
 
-def test_progress_does_not_change_the_run(capsys):
-    quiet = mf.minimize(gradient, STREAM, np.zeros(3))
-    shown = mf.minimize(gradient, STREAM, np.zeros(3), progress=True)
-    assert_same_bits(quiet.optimizer.state_dict(), shown.optimizer.state_dict())
-    assert capsys.readouterr().out == ""
-
-
 @pytest.mark.parametrize("grad", [gradient, COMPILED])
 def test_bad_streams(grad):
     with pytest.raises(ValueError, match="stream is empty"):
@@ -186,18 +179,3 @@ def test_a_gradient_that_does_not_compile_is_named(wrong, reason):
         TypeError, match=f"^grad.* for x of type .*{kind} and z of type {kind}: {reason}"
     ):
         mf.minimize(numba.njit(wrong), STREAM, np.zeros(3))
-
-
-class Understated(list):
-    """A stream that says it is shorter than it is."""
-
-    def __len__(self):
-        return 5
-
-
-@pytest.mark.parametrize("progress", [False, True])
-def test_no_sample_is_dropped_by_a_length_that_is_too_small(progress):
-    result = mf.minimize(gradient, Understated(STREAM[:20]), np.zeros(3), progress=progress)
-    assert result.samples == 20
-    shorter = mf.minimize(gradient, Understated(STREAM[:20]), np.zeros(3), max_samples=7)
-    assert shorter.samples == 7

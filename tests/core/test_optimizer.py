@@ -231,18 +231,6 @@ def test_a_domains_bounds_survive_a_file(tmp_path):
     assert_same_bits(again.state_dict(), opt.state_dict())
 
 
-@pytest.mark.parametrize("output", ["average", "weighted", "tail", "last", "random"])
-def test_a_seed_that_draws_nothing_does_not_matter(output):
-    saved = run(mf.SGD(np.zeros(SIZE), output=output, seed=1), stream(50)).state_dict()
-    other = mf.SGD(np.zeros(SIZE), output=output, seed=2)
-    if output == "random":
-        with pytest.raises(ValueError, match=r"other settings: .*'seed': 1"):
-            other.load_state_dict(saved)
-    else:
-        other.load_state_dict(saved)
-        assert_same_bits(other.state_dict(), saved)
-
-
 def test_memory_of_mag_does_not_grow():
     """O(d): a thousand dimensions cost a few vectors, whatever the number of samples."""
     size = 100_000

@@ -135,13 +135,10 @@ def _zeros(key, draws):
     ("arguments", "message"),
     [
         ({"levels": 0}, "levels must be a whole number of at least 1"),
-        ({"levels": 2.5}, "levels"),
-        ({"levels": True}, "levels"),
         ({"levels": 62}, "at most 61"),
         ({"weights": "wrong"}, "weights must be one of 'exact', 'paper'"),
         ({"levels": 5, "horizon": 10}, "horizon=10 is for levels=None"),
         ({"levels": None, "horizon": 0}, "horizon"),
-        ({"seed": -1}, "seed"),
         ({"seed": 2**64}, "seed"),
     ],
 )

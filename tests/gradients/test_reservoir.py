@@ -134,11 +134,3 @@ def test_what_does_not_go_with_memory_is_refused():
     with pytest.raises(RuntimeError, match="draws are not finished"):
         opt.tell(-next(opt.offer(np.zeros(DIMENSION))))
         opt.offer(np.zeros(DIMENSION))
-
-
-def test_a_state_of_another_memory_is_refused():
-    state = run(remembering("sgd"), stream(5)).state_dict()
-    plain = make("sgd", np.zeros(DIMENSION), mf.Ball(3.0))
-    for other in (plain, remembering("sgd", draws=1)):
-        with pytest.raises(ValueError, match="other settings: gradient"):
-            other.load_state_dict(state)

@@ -246,7 +246,7 @@ def test_the_optimality_gap_bounds_the_loss_above_that_of_all_rows():
     assert np.mean(excess) > 0.05 * np.mean(bounds)
 
 
-def test_memory_of_methods_with_steps():
+def test_memory_of_iterative_methods():
     """Caught: memory that is ignored or not the ladder's default, draws given to an exact fit."""
     X, y = stream(rows=3000)
     default, auto, kept, without = (

@@ -67,8 +67,9 @@ lowest-frameworks:
 
 # Wheel and sdist, checked; the demo and the README's examples run from the wheel where nothing
 # else of the project is.
-wheel: .venv/dev
+wheel: | .venv/bin/python
 	rm -rf dist build/wheel
+	$(PIP) build twine
 	$(BIN)/python -m build
 	$(BIN)/python -m twine check --strict dist/*
 	$(PYTHON) -m venv build/wheel

@@ -73,9 +73,9 @@ class SGDMLMC(Method):
         horizon: int | None = None,
         **common: Unpack[Common],
     ) -> None:
-        law = MLMC(levels, weights, horizon, common.get("seed", 0))
+        gradient = MLMC(levels, weights, horizon, common.get("seed", 0))
         rule = _adagrad(common) if self.adaptive else InverseSqrt
-        super().__init__(x0, law, rule, **common)
+        super().__init__(x0, gradient, rule, **common)
 
 
 class MAG(SGDMLMC):
@@ -119,8 +119,8 @@ class Algorithm1(Method):
 
     def __init__(self, x0: npt.ArrayLike, *, horizon: int, **common: Unpack[Common]) -> None:
         horizon = check_whole(horizon, "horizon")
-        law = MLMC(None, "exact", horizon, common.get("seed", 0), max_steps=horizon)
-        super().__init__(x0, law, AdaGradNorm, **common)
+        gradient = MLMC(None, "exact", horizon, common.get("seed", 0), max_steps=horizon)
+        super().__init__(x0, gradient, AdaGradNorm, **common)
 
 
 class Ladder(Method):

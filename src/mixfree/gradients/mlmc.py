@@ -14,7 +14,7 @@ MAX_LEVEL = 61  # 2^61 samples: the length of a window must be below MOST_COUNTE
 
 @dataclass(frozen=True)
 class MLMC(Window):
-    r"""The level law and the estimator of Eq. (6).
+    r"""The distribution of the levels and the estimator of Eq. (6).
 
     .. math:: g_t = g_t^0 + C_J (g_t^J - g_t^{J-1}), \qquad
               g_t^j = \frac{1}{2^j} \sum_{i \le 2^j} \nabla f(w_t; z_t^{(i)})
@@ -26,9 +26,9 @@ class MLMC(Window):
     Parameters
     ----------
     levels
-        Truncated law of the paper's experiments: J in 1, …, ``levels`` with P(J=j) ∝ 2^-j.
-        ``None`` draws from the whole geometric law; a level with 2^J > ``horizon`` then uses
-        one sample and no correction, as in Algorithm 1.
+        As in the paper's experiments: J in 1, …, ``levels`` with P(J=j) ∝ 2^-j. ``None``: J is
+        geometric, and a level with 2^J > ``horizon`` uses one sample and no correction, as in
+        Algorithm 1.
     weights
         ``"exact"``: C_j = 1/P(J=j). ``"paper"``: C_j = 2^j also under truncation, where it is
         1/(1 - 2^-K) times too large.
@@ -43,10 +43,10 @@ class MLMC(Window):
 
     Examples
     --------
-    >>> law = MLMC(levels=3)
-    >>> law.probabilities * law.coefficients
+    >>> gradient = MLMC(levels=3)
+    >>> gradient.probabilities * gradient.coefficients
     array([1., 1., 1.])
-    >>> round(law.expected_samples, 3)
+    >>> round(gradient.expected_samples, 3)
     3.429
     """
 
@@ -75,7 +75,7 @@ class MLMC(Window):
         object.__setattr__(self, "_share", share)
 
     def at(self, samples: int) -> "MLMC":
-        """The law after ``samples`` samples, which differs only where the horizon grows."""
+        """The levels after ``samples`` samples, which differ only where the horizon grows."""
         if self.levels is None and self.horizon is None:
             return replace(self, horizon=max(1, samples))
         return self
@@ -106,13 +106,13 @@ class MLMC(Window):
             return np.arange(1, self.levels + 1)
         if self.horizon is not None:
             return np.arange(1, self.horizon.bit_length())
-        raise ValueError("this law grows with the samples: ask for law.at(samples)")
+        raise ValueError("the distribution grows with the samples: ask for at(samples)")
 
     @property
     def probabilities(self) -> Array:
         """P(J = j) for each level of the support; with the remaining probability g = g^0."""
-        whole_law = 0.5**self.support
-        return whole_law if self.levels is None else whole_law / (1.0 - 0.5**self.levels)
+        whole = 0.5**self.support
+        return whole if self.levels is None else whole / (1.0 - 0.5**self.levels)
 
     @property
     def coefficients(self) -> Array:
@@ -127,7 +127,7 @@ class MLMC(Window):
     def level(self, step: int, samples: int = 0) -> int:
         """J of the ``step``-th step (from 1) that opens after ``samples`` samples; 0: g^0 alone.
 
-        The count of trailing zeros is geometric; modulo K it has the truncated law exactly.
+        The count of trailing zeros is geometric; modulo K it is truncated exactly.
         """
         zeros = trailing_zeros(self.key, step)
         if self.levels is not None:

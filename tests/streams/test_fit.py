@@ -198,7 +198,7 @@ def test_worse_than_a_constant_is_said(tmp_path, capsys):
     path = write(data.set_column(4, "load", far), tmp_path / "d.parquet")
     assert fit(path, "--model", tmp_path / "m", "--method", "mag") == 0
     size = np.sqrt(np.mean(np.square(far)))
-    said = f"worse than the best constant: try another --set step_scale, such as {size:.3g}, the"
+    said = f"worse than the best constant: more rows may help, or --set step_scale={size:.3g}, the"
     assert said in capsys.readouterr().out
     ladder = ["--method", "ladder", "--set", "scale=running"]
     for options in (ladder, []):

@@ -200,7 +200,7 @@ def test_the_model_and_the_constant_are_compared_on_the_same_rows(tmp_path):
     assert found["rmse"] ** 2 == pytest.approx(np.mean((after - before) ** 2))
     assert found["mae"] == pytest.approx(np.abs(after - before).mean())
     assert found["r2"] == pytest.approx(r2_score(after, np.full(268, before)))
-    assert [table.rows.split(",")[0] for table in Facts(fit).quality] == [
+    assert [rows.split(",")[0] for rows in Facts(fit).quality] == [
         "in-sample: all rows",
         "test-then-train: 268 rows",
     ]

@@ -1,10 +1,9 @@
 """The header and the delimiter of a CSV file, and its rows."""
 
-import contextlib
 import csv
 import io
+import re
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import Any, NamedTuple
 
 from mixfree.base.extras import require
@@ -32,28 +31,24 @@ class Dialect(NamedTuple):
     def of(cls, head: bytes, header: bool = True) -> "Dialect":
         """Detect the dialect of a file from its first bytes.
 
-        The delimiter is the one by which the header and the first row have as many fields, and the
-        most. A column without a name is named after its position. Without a header, columns are
-        c1, c2, ….
+        The delimiter is the most frequent one in the first line, outside of quotation marks. A
+        column without a name is named after its position. Without a header, columns are c1, c2, ….
 
         Examples
         --------
-        >>> Dialect.of(b"time;load;\\n1,5;2;x\\n")
-        Dialect(names=('time', 'load', 'column 3'), delimiter=';', lines=1, block=2097152)
+        >>> Dialect.of(b'time;"load, kW";\\n1,5;2;x\\n')
+        Dialect(names=('time', 'load, kW', 'column 3'), delimiter=';', lines=1, block=2097152)
         """
         # The bytes may end within a character; rows not in UTF-8 are reported later, by line.
         text = head.decode("utf-8-sig", errors="surrogateescape")
-        found = {delimiter: _first_records(text, delimiter) for delimiter in ",;\t|"}
-
-        def likely(delimiter: str) -> tuple[bool, int]:
-            (names, _), (row, _) = found[delimiter]
-            return len(row) in (0, len(names)) and len(names) > 1, len(names)
-
-        delimiter = max(found, key=likely)
-        (names, lines), (row, _) = found[delimiter]
-        if not names:
-            raise ValueError("its first line is too long for names of columns")
-        if not row and text.count('"') % 2:
+        first = re.sub('"[^"]*"', "", text).lstrip().partition("\n")[0]
+        delimiter = max("\t;|,", key=first.count)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        try:
+            names = next(filter(None, reader))
+        except csv.Error as error:
+            raise ValueError("its first line is too long for names of columns") from error
+        if "\n" in names[-1] and reader.line_num >= text.count("\n"):
             raise ValueError("a quotation mark in the header is not closed")
         longest = max(map(len, head.splitlines()[:4]))
         block = min(max(BLOCK, MIN_ROWS * longest), LARGEST_BLOCK)
@@ -62,7 +57,7 @@ class Dialect(NamedTuple):
         for name in names:
             name.encode("utf-8", "surrogateescape").decode()  # raises unless it is UTF-8
         named = tuple(name.strip() or f"column {at}" for at, name in enumerate(names, start=1))
-        return cls(named, delimiter, lines, block)
+        return cls(named, delimiter, reader.line_num, block)
 
     def batches(self, source: Any, types: Mapping[str, Any]) -> Iterator[Any]:
         """Read columns of these types."""
@@ -81,13 +76,3 @@ class Dialect(NamedTuple):
                 strings_can_be_null=True, column_types=dict(types), include_columns=list(types)
             ),
         )
-
-
-def _first_records(text: str, delimiter: str) -> list[tuple[list[str], int]]:
-    """Return the fields of the first two records, and the lines on which they end."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    found: list[tuple[list[str], int]] = []
-    with contextlib.suppress(csv.Error):  # a field that is too long for Python's reader
-        for record in islice(filter(None, reader), 2):
-            found.append((record, reader.line_num))
-    return found + [([], 1)] * (2 - len(found))

@@ -33,25 +33,14 @@ _MEANING = {
 
 
 class Reader:
-    """The columns of one file, and its rows in batches.
+    """The columns of one file with their types in ``schema``, and its rows in batches.
 
     CSV is read as text: the first look decides on types, so that they do not depend on where
-    PyArrow divides the file into blocks.
+    PyArrow divides the file into blocks. If the delimiter is a semicolon, numbers may have a
+    ``decimal_comma``.
 
-    Parameters
-    ----------
-    file
-        The file to read.
-    arriving
-        Whether each batch is what the standard input holds, so that no row waits for others. JSON
-        objects then need not have all columns, and `schema` is empty.
-
-    Attributes
-    ----------
-    schema
-        Names of the columns and the types in which they are read.
-    decimal_comma
-        Whether the delimiter is a semicolon, so that numbers may have decimal commas.
+    If rows are ``arriving``, each batch is what the standard input holds, so that no row waits for
+    others. JSON objects then need not have all columns, and the schema is empty.
     """
 
     def __init__(self, file: StreamFile, arriving: bool = False) -> None:
@@ -73,15 +62,9 @@ class Reader:
     ) -> Iterator[Any]:
         """Yield record batches with the named columns.
 
-        Parameters
-        ----------
-        names
-            Columns to read.
-        numbers
-            CSV columns to read as doubles, which is faster; from the first batch with a value that
-            is not a number, all columns are read as text.
-        threads
-            Whether Parquet columns are read by several threads, which takes more CPU time in total.
+        Columns of CSV that are ``numbers`` are read as doubles, which is faster, up to the first
+        batch with a value that is not a number. Parquet is read by several ``threads``, which takes
+        more CPU time in total.
         """
         found = {
             "csv": lambda: self._csv(list(names), numbers),

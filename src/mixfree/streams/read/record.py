@@ -14,7 +14,8 @@ __all__ = ["FileRead", "ReadRecord"]
 
 EVERY = 1 << 16  # every such row is in the checksum, and so are the rows 1, 2, 3, 5, 9, 17, …
 _REMEDY = (
-    "give the same data from its beginning, followed by new rows or files, or another `model` file"
+    "give the same data from its beginning, followed by new rows or files, or fit anew, without "
+    "`resume`"
 )
 
 
@@ -102,7 +103,7 @@ class ReadRecord:
     def _check_begins_with(self, again: "ReadRecord", finished: bool) -> None:
         """Raise ValueError if files differ; the last one has only begun unless ``finished``."""
         for before, now in zip(self.files, again.files, strict=False):
-            wrong, remedy = "", _REMEDY
+            wrong = ""
             if now.name != before.name:
                 wrong = f"is not {before.name}, with which the model was begun"
             elif now is again.files[-1] and not finished:
@@ -113,9 +114,8 @@ class ReadRecord:
                 wrong = "has changed since the model learnt from it"
             elif now.last != before.last:
                 wrong = "has changed in the last line that the model has learnt from"
-                remedy = "it may have been incomplete; fit anew, without `resume`"
             if wrong:
-                raise ValueError(f"{now.name} {wrong}: {remedy}")
+                raise ValueError(f"{now.name} {wrong}: {_REMEDY}")
             before.path = now.path
 
     def state_dict(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from mixfree.base.checks import shown
 from mixfree.streams.read.files import StreamFile
 from mixfree.streams.read.formats import Reader
 
-__all__ = ["Piece", "Source", "check_columns", "check_different"]
+__all__ = ["Piece", "Source", "check_different"]
 
 
 class Piece(NamedTuple):
@@ -37,14 +37,7 @@ class Source:
     files
         Found by :func:`mixfree.streams.read.files.find_files`.
     arriving
-        See :class:`mixfree.streams.read.formats.Reader`.
-
-    Attributes
-    ----------
-    schema
-        Names of the columns and the types in which the first file is read.
-    decimal_comma
-        Whether numbers may have decimal commas.
+        Whether each batch is what the standard input holds, so that no row waits for others.
     """
 
     def __init__(self, files: Sequence[StreamFile], arriving: bool = False) -> None:
@@ -96,7 +89,18 @@ class Source:
 
     def require_columns(self, names: Sequence[str], what: str) -> None:
         """Raise ValueError, with similar names, if a column does not exist."""
-        check_columns(names, self.schema.names, what, str(self.files[0]))
+        known = self.schema.names
+        there = frozenset(known)
+        for name in names:
+            if name in there:
+                continue
+            if near := get_close_matches(name, known, n=3, cutoff=0.5):
+                hint = f"did you mean {', '.join(map(repr, near))}?"
+            else:
+                more = ", …" if len(known) > 20 else ""
+                hint = f"the columns are {', '.join(map(shown, known[:20]))}{more}"
+                hint += _header_hint(known)
+            raise ValueError(f"{self.files[0]}: there is no {what} {name!r}; {hint}")
 
     def _read(self, numbers: frozenset[str], threads: bool = True) -> Iterator[Piece]:
         for index, file in enumerate(self.files):
@@ -132,18 +136,3 @@ def _header_hint(names: Sequence[str]) -> str:
     if any(re.fullmatch(r"[-+.,\d\s]*\d[-+.,\d\s]*", name) for name in names):
         return "; if the first line is a row, `no_header` names the columns c1, c2, …"
     return ""
-
-
-def check_columns(names: Sequence[str], known: Sequence[str], what: str, file: str) -> None:
-    """Raise ValueError, with similar names, if a file lacks a column."""
-    there = frozenset(known)
-    for name in names:
-        if name not in there:
-            near = get_close_matches(name, known, n=3, cutoff=0.5)
-            if near:
-                hint = f"did you mean {', '.join(map(repr, near))}?"
-            else:
-                hint = f"the columns are {', '.join(map(shown, known[:20]))}"
-                hint += ", …" if len(known) > 20 else ""
-                hint += _header_hint(known)
-            raise ValueError(f"{file}: there is no {what} {name!r}; {hint}")

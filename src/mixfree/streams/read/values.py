@@ -46,14 +46,7 @@ def is_mark(texts: Any) -> Any:
 
 
 def decoded(values: Any) -> Any:
-    """Decode dictionaries, and convert the string views that Polars exports to strings.
-
-    Examples
-    --------
-    >>> import pyarrow
-    >>> decoded(pyarrow.array(["a"]).dictionary_encode()).type
-    DataType(string)
-    """
+    """Decode dictionaries, and convert the string views that Polars exports to strings."""
     pyarrow = require("pyarrow")
     if pyarrow.types.is_dictionary(values.type):
         return decoded(values.dictionary).take(values.indices)
@@ -138,13 +131,7 @@ def texts_in(values: Any) -> Any:
 
 
 def label_of(value: float) -> str | None:
-    """Return a number as the name of a class, None for NaN.
-
-    Examples
-    --------
-    >>> label_of(3.0), label_of(0.5)
-    ('3', '0.5')
-    """
+    """Return a number as the name of a class, such as 3 and 0.5; None for NaN."""
     if value != value:
         return None
     return str(int(value)) if float(value).is_integer() else repr(float(value))

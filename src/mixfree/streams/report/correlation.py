@@ -25,21 +25,10 @@ NOTHING_TO_TELL = (
 class Correlation:
     """The correlation of the gradients of a stream.
 
-    Attributes
-    ----------
-    lengths
-        Block lengths in rows.
-    ratios, errors
-        Variance inflation of blocks of each length, relative to independent gradients, and its
-        standard error.
-    estimate
-        The correlation scale, and whether the stream is long enough to resolve it.
-    rows
-        Length of the stream.
-    effective_sample_size
-        Equivalent number of independent rows; an upper bound when :attr:`rising`.
-    along_path
-        Whether gradients are taken at the iterates of a run, which follow the stream.
+    ``ratios`` are the variance inflation of blocks of ``lengths`` rows, relative to independent
+    rows, with standard ``errors``. When :attr:`rising`, ``effective_sample_size``, the equivalent
+    number of independent rows, is an upper bound. Gradients ``along_path`` are taken at the
+    iterates of a run, which follow the stream.
     """
 
     lengths: Array
@@ -65,13 +54,11 @@ class Correlation:
         (7, 4.0, 512.0, True)
         """
         along_path = effective is None
-        enough = profile.blocks >= MIN_BLOCKS
-        ratios = profile.ratios[enough]
-        errors = ratios * np.sqrt(2.0 / profile.blocks[enough])
+        lengths, ratios, blocks = (each[profile.blocks >= MIN_BLOCKS] for each in profile)
         estimate = profile.correlation_scale(BLOCK_AT_HALF if along_path else SUM_AT_HALF)
         if effective is None or np.isnan(effective):
             effective = rows / float(ratios.max(initial=1.0))
-        lengths = profile.lengths[enough]
+        errors = ratios * np.sqrt(2.0 / blocks)
         return cls(lengths, ratios, errors, estimate, rows, effective, along_path)
 
     @classmethod
@@ -140,12 +127,6 @@ class Correlation:
 
 
 def _rounded(value: float) -> int:
-    """Round to three digits.
-
-    Examples
-    --------
-    >>> _rounded(16_583.2), _rounded(64.4)
-    (16600, 64)
-    """
+    """Round to three digits."""
     whole = round(value)
     return round(whole, 3 - len(str(whole))) if whole > 999 else whole

@@ -16,7 +16,7 @@ from mixfree.streams.columns.time import Time
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.fit.timeline import CHUNK
 from mixfree.streams.report.correlation import NOTHING_TO_TELL, Correlation
-from mixfree.streams.report.metrics import ROUNDING, Quality, exact_to_rounding, metrics, quality
+from mixfree.streams.report.metrics import ROUNDING, metrics, quality
 
 __all__ = ["Facts", "check_something_learnt"]
 
@@ -34,7 +34,7 @@ FEW_TESTED = 100  # least rows predicted ahead that are compared with the best c
 
 
 class Facts:
-    """The findings about a fit."""
+    """The findings about a fit, each made when it is first asked for."""
 
     def __init__(self, fit: StreamFit) -> None:
         self.fit = fit
@@ -45,15 +45,18 @@ class Facts:
         return metrics(self.fit)
 
     @cached_property
-    def quality(self) -> list[Quality]:
-        """The metrics as tables, each over one set of rows."""
-        return [*quality(self.fit, self.metrics)]
+    def quality(self) -> dict[str, list[list[str]]]:
+        """The metrics as tables, by the rows they are about."""
+        return quality(self.fit, self.metrics)
 
     @cached_property
     def only_rounding(self) -> bool:
         """Whether the model fits every row up to rounding errors."""
-        found = Correlation.of_learner(self.fit.model.learner)
-        return found is not None and found.ratios.size > 1 and exact_to_rounding(self.fit)
+        fit, (_, learner, rows, targets) = self.fit, self.fit.model
+        if fit.encoder.classes is not None or fit.used <= rows.shape[1] + 1:
+            return False
+        sizes = np.abs(rows) @ np.abs(learner.weights[0, : rows.shape[1]]) + np.abs(targets)
+        return bool(self.metrics["in_sample"]["rmse"] <= ROUNDING * sizes.mean())
 
     @cached_property
     def correlation(self) -> Correlation | None:
@@ -162,7 +165,7 @@ class Facts:
             "optimality_gap": None if gap is None else gap.estimate,
             "optimality_gap_below": None if gap is None else gap.upper,
             "half_life": learner.half_life,
-            "to_rounding": exact_to_rounding(self.fit),
+            "to_rounding": self.only_rounding,
         }
 
     def _leaks(self) -> Iterator[str]:
@@ -278,14 +281,9 @@ class Facts:
         if model <= constant * (1.0 + ROUNDING) or forgets:
             return
         remedy = "there may be too few rows for so many features; `l2` helps"
-        if fit.learner.method == "ladder":
-            remedy = "more rows may help, or another `step_scale`"
-        elif not isinstance(fit.learner, ExactLearner):
+        if not isinstance(fit.learner, ExactLearner):
             size = 1.0 if fit.encoder.classes else float(np.sqrt((targets**2).mean()))
-            remedy = (
-                f"try another `step_scale`, such as {size:.3g}, the size of the target, or "
-                "`method='ladder'`"
-            )
+            remedy = f"more rows may help, or `step_scale={size:.3g}`, the size of the target"
         yield f"worse than the best constant: {remedy}"
 
 

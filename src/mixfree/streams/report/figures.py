@@ -38,18 +38,10 @@ STYLE = {
 class Course(NamedTuple):
     """The course of a stream.
 
-    Attributes
-    ----------
-    columns
-        Per bin: its beginning ``x``, mean, least and greatest target ``actual``, ``low`` and
-        ``high``, mean prediction ``predicted`` and test-then-train ``error``; NaN where no row was
-        predicted.
-    dated
-        Whether ``x`` is in milliseconds since 1970, not a row number.
-    of, error_name
-        Names of the targets and of the error.
-    jumps
-        Sentences on bins at which the error jumps, by the place of the bin.
+    ``columns`` have per bin: its beginning ``x``, in milliseconds since 1970 if ``dated``, else a
+    row number; mean, least and greatest target ``actual``, ``low`` and ``high``; mean prediction
+    ``predicted`` and test-then-train ``error``, NaN where no row was predicted. ``jumps`` are
+    sentences on bins at which the error jumps, by the place of the bin.
     """
 
     columns: dict[str, Array]

@@ -1,7 +1,6 @@
 """Metrics of a fit: R², RMSE, accuracy and others."""
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -17,29 +16,12 @@ from mixfree.streams.fit.timeline import (
     compare_constant,
 )
 
-__all__ = ["Quality", "exact_to_rounding", "metrics", "quality"]
+__all__ = ["ROUNDING", "metrics", "quality"]
 
 CONSTANT = "constant_"  # prefix of the sums of a timeline that are about the constant
 ROUNDING = 1e-10  # bound on rounding errors, relative to the sizes of the terms added
 
-# Printed names of the metrics, in order.
-NAMES = {
-    "r2": "R²",
-    "rmse": "RMSE",
-    "mae": "MAE",
-    "log_loss": "log loss",
-    "accuracy": "accuracy",
-    "auc": "AUC",
-    "loss": "loss",
-}
-
-
-class Quality(NamedTuple):
-    """Printed metrics on the same rows: their names, and per model its name and the values."""
-
-    rows: str
-    names: list[str]
-    table: list[list[str]]
+NAMES = {"r2": "R²", "rmse": "RMSE", "mae": "MAE", "auc": "AUC"}  # as printed
 
 
 def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
@@ -70,8 +52,11 @@ def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
         return inside | ahead | {"test_then_train_constant": _measures(fit, fit.timeline, CONSTANT)}
 
 
-def quality(fit: StreamFit, found: Mapping[str, Mapping[str, float]]) -> Iterator[Quality]:
-    """Yield tables of :func:`metrics`; the loss only if no other metric is equivalent to it."""
+def quality(fit: StreamFit, found: Mapping[str, Mapping[str, float]]) -> dict[str, list[list[str]]]:
+    """Return tables of :func:`metrics` by the rows they are about, one line per model.
+
+    The loss is in them only if no other metric is equivalent to it.
+    """
     kept, tested = len(fit.model.rows), fit.timeline.tested
     rows = f"a uniform sample of {kept:,} rows, which depends on their order"
     if kept == fit.used:
@@ -80,40 +65,24 @@ def quality(fit: StreamFit, found: Mapping[str, Mapping[str, float]]) -> Iterato
         rows = f"all rows (MAE: {rows})"
     if isinstance(fit.model.learner, ExactLearner) and fit.model.learner.forgetting is not None:
         rows += ", by the final weights"
-    names = [name for name in NAMES if name in found["in_sample"]]
-    if fit.plan.loss in ("squared", "logistic"):
-        names.remove("loss")
     models = {"in_sample": "the model", "constant": "the best constant prediction"}
-    tables = [(f"in-sample: {rows}", models)]
+    tables = {f"in-sample: {rows}": models}
     if tested > 1:
-        constant = {"test_then_train_constant": "the best constant of the rows before"}
         caption = f"test-then-train: {tested:,} rows, each predicted before it was learnt"
-        tables.append((caption, {"test_then_train": "the model"} | constant))
-    for caption, models in tables:
-        table = [
-            [model, *(_number(found[what][name]) for name in names)]
-            for what, model in models.items()
-        ]
-        yield Quality(caption, [NAMES[name] for name in names], table)
+        constant = "the best constant of the rows before"
+        tables[caption] = {"test_then_train": "the model", "test_then_train_constant": constant}
+    equivalent = fit.plan.loss in ("squared", "logistic")
+    names = [each for each in found["in_sample"] if not (equivalent and each == "loss")]
 
+    def line(what: str, model: str) -> list[str]:
+        values = (found[what][name] for name in names)
+        return [model, *("unknown" if value != value else f"{value:.4g}" for value in values)]
 
-def _number(value: float) -> str:
-    return "unknown" if value != value else f"{value:.4g}"
-
-
-def exact_to_rounding(fit: StreamFit) -> bool:
-    """Whether a numeric target is predicted exactly, up to rounding.
-
-    The uniform sample of the rows suffices: if a few other rows were not predicted exactly, the
-    weights, and with them all predictions, would be inexact.
-    """
-    if fit.encoder.classes is not None or not fit.used:
-        return False
-    rows, targets, weights = fit.model.rows, fit.model.targets, fit.model.learner.weights
-    found = compare(fit.row_loss, weights, rows, targets)
-    slopes, rest = np.split(np.abs(weights[0]), [rows.shape[1]])
-    sizes = np.abs(rows) @ slopes + rest.sum() + np.abs(targets)
-    return bool(np.abs(found.actual - found.predicted).max() <= ROUNDING * sizes.mean())
+    head = ["", *(NAMES.get(name, name.replace("_", " ")) for name in names)]
+    return {
+        caption: [head, *(line(*each) for each in models.items())]
+        for caption, models in tables.items()
+    }
 
 
 def of_all_rows(fit: StreamFit) -> tuple[float, float] | None:

@@ -93,10 +93,8 @@ def _template(words: Words) -> Any:
         finalize=lambda value: literal(value) if type(value) is str else value,
     )
     environment.filters |= {
-        "typed": lambda text: _typed(words(text)),
-        "cell": lambda text: _typed(shortened(words(text), 160)),
+        "typed": lambda text, most=10_000: _typed(shortened(words(text), most)),
         "short": shortened,
-        "percent": _percent,
     }
     text = files("mixfree.streams.report").joinpath("page.html").read_text(encoding="utf-8")
     return environment.from_string(text)
@@ -111,20 +109,5 @@ def _typed(text: str) -> Any:
     Markup('give <span>--leave-out</span> &lt;a&gt;')
     """
     safe = require("markupsafe")
-    text = str(safe.escape(literal(text)))
+    text = str(safe.escape(text))
     return safe.Markup(re.sub(r"(?<!\S)--\w[\w-]*|\d[.\d]*e-\d+", r"<span>\g<0></span>", text))
-
-
-def _percent(share: float) -> str:
-    """Format a share as a percentage.
-
-    Examples
-    --------
-    >>> _percent(0.5), _percent(-1.0), _percent(0.99999)
-    ('50 %', 'nothing', 'almost 100 %')
-    """
-    if share != share:
-        return "an unknown part"
-    if share <= 0.0:
-        return "nothing"
-    return "almost 100 %" if 0.9995 < share < 1.0 else f"{100.0 * share:.3g} %"

@@ -16,7 +16,6 @@ from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.summary import Summary, summary_of
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.report.facts import Facts
-from mixfree.streams.report.metrics import Quality
 
 __all__ = ["HEADER", "lines", "weights", "write_weights"]
 
@@ -33,7 +32,9 @@ def lines(facts: Facts) -> Iterator[str]:
     yield from _under("drift", [facts.drift] if facts.drift else [])
     if isinstance(fit.model.learner, ExactLearner):
         yield from _under("fit", _exactness(fit.model.learner))
-    yield from _under("quality", (line for table in facts.quality for line in _aligned(table)))
+    yield from _under(
+        "quality", (line for each in facts.quality.items() for line in _aligned(*each))
+    )
     if facts.correlation is not None:
         yield from _under("stream", facts.correlation.lines())
     yield from _under("note", facts.notes)
@@ -73,12 +74,11 @@ def _unused(columns: Mapping[str, str]) -> Iterator[str]:
         yield f"left out: {listed}{more} ({why})"
 
 
-def _aligned(found: Quality) -> Iterator[str]:
+def _aligned(caption: str, table: list[list[str]]) -> Iterator[str]:
     """Yield a table of metrics, one line per model."""
-    yield found.rows
-    table = [["", *found.names], *found.table] if found.table else []
+    yield caption
+    _, *widths = (max(map(len, column)) for column in zip(*table, strict=True))
     for model, *values in table:
-        widths = (max(map(len, column)) for column in list(zip(*table, strict=True))[1:])
         cells = (f"{value:{width}}" for value, width in zip(values, widths, strict=True))
         yield "  ".join([*cells, model]).rstrip()
 
@@ -116,9 +116,6 @@ def _half_lives(forgetting: Forgetting) -> Iterator[str]:
     mixed = (f"{share:.0%} {_rows(life)}" for life, share in parts if share >= 0.005)
     yield f"forgets old rows: the half-life that predicts best is {_rows(best)}"
     yield f"the weights are a mixture of half-lives: {', '.join(mixed)}"
-    if len(changes) > 1:
-        row, life = changes[-1]
-        yield f"the best one changed {len(changes) - 1:,} times, last at row {row:,}: {_rows(life)}"
 
 
 def _rows(half_life: float) -> str:

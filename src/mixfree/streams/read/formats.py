@@ -161,14 +161,10 @@ class Reader:
             done = max(done - batch.num_rows, 0)
 
     def _json(self, names: list[str]) -> Iterator[Any]:
-        known, number = (
-            {field.name: field.type for field in self.schema},
-            require("pyarrow").float64(),
-        )
-        types, step = {name: known.get(name, number) for name in names}, _batch_rows(names)
+        step = _batch_rows(names)
         for block in self._blocks():
             rows = rows_of(block, self._before)
-            yield from (columns_of(rows[at : at + step], types) for at in range(0, len(rows), step))
+            yield from (columns_of(rows[at : at + step], names) for at in range(0, len(rows), step))
 
     def _parquet(self, names: list[str], threads: bool) -> Iterator[Any]:
         # Without a buffer size, whole row groups are read at once, which can be as large as the

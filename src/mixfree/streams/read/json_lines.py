@@ -1,7 +1,8 @@
 """JSON lines as columns, with nested objects flattened."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from mixfree.base.extras import require
@@ -26,26 +27,23 @@ def rows_of(block: bytes, before: int = 0) -> list[Row]:
 
 
 def schema_of(rows: Sequence[Row]) -> Any:
-    """Return the columns of some rows and their types."""
-    kinds: dict[str, set[type]] = {}
-    for row in rows:
-        for name, value in row.items():
-            kinds.setdefault(name, set()).add(type(value))
-    objects = outer_names(kinds)  # null in some rows
-    found = {name: _type_of(each) for name, each in kinds.items() if name not in objects}
-    return require("pyarrow").schema(found)
+    """Return the columns of some rows, as texts; each batch has types of its own."""
+    pyarrow, names = require("pyarrow"), dict.fromkeys(chain.from_iterable(rows))
+    objects = outer_names(names)  # null in some rows
+    return pyarrow.schema([(name, pyarrow.string()) for name in names if name not in objects])
 
 
-def columns_of(rows: Sequence[Row], types: Mapping[str, Any]) -> Any:
-    """Return a batch of some columns, of these types where all values are missing."""
+def columns_of(rows: Sequence[Row], names: Sequence[str]) -> Any:
+    """Return a batch of some columns: of numbers or truth values where all are, else of texts."""
     pyarrow, columns = require("pyarrow"), []
-    for name, known in types.items():
+    for name in names:
         values = [row.get(name) for row in rows]
         kinds = set(map(type, values)) - {type(None)}
-        kind = _type_of(kinds) if kinds else known
-        texts = kind == pyarrow.string()
-        columns.append(pyarrow.array(map(_text, values) if texts else values, kind))
-    return pyarrow.RecordBatch.from_arrays(columns, names=[*types])
+        if kinds not in ({float}, {bool}):
+            columns.append(pyarrow.array(map(_text, values), pyarrow.string()))
+        else:
+            columns.append(pyarrow.array(values))
+    return pyarrow.RecordBatch.from_arrays(columns, names=[*names])
 
 
 def _row(line: bytes, number: int) -> Row:
@@ -72,14 +70,6 @@ def _values(row: Row, before: str = "") -> Iterator[tuple[str, Any]]:
             yield from _values(value, f"{before}{name}.")
         else:
             yield f"{before}{name}", value
-
-
-def _type_of(kinds: set[type]) -> Any:
-    """Return the type of a column whose values are of these kinds; texts if they differ."""
-    pyarrow, kinds = require("pyarrow"), kinds - {type(None)}
-    if kinds == {bool}:
-        return pyarrow.bool_()
-    return pyarrow.float64() if kinds <= {float} else pyarrow.string()
 
 
 def _text(value: Any) -> str | None:

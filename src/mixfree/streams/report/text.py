@@ -116,6 +116,9 @@ def _half_lives(forgetting: Forgetting) -> Iterator[str]:
     mixed = (f"{share:.0%} {_rows(life)}" for life, share in parts if share >= 0.005)
     yield f"forgets old rows: the half-life that predicts best is {_rows(best)}"
     yield f"the weights are a mixture of half-lives: {', '.join(mixed)}"
+    if len(changes) > 1:
+        row, life = changes[-1]
+        yield f"the best one changed {len(changes) - 1:,} times, last at row {row:,}: {_rows(life)}"
 
 
 def _rows(half_life: float) -> str:

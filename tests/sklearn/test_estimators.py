@@ -24,22 +24,6 @@ def stream(seed=0, rows=ROWS):
     return X, y
 
 
-@pytest.mark.parametrize("classes", [["a", "b"], ["a", "b", "c"]])
-def test_probabilities_far_from_the_border(classes):
-    """They may vanish; their logarithms are finite and still differ by the margins."""
-    X, y = stream()
-    labels = np.array(classes)[np.digitize(y, np.quantile(y, [0.3, 0.6][: len(classes) - 1]))]
-    model = StreamClassifier().fit(X, labels)
-    for size in (1.0, 30.0, 1e4):
-        margins = model.decision_function(size * X)
-        margins = np.column_stack([np.zeros(ROWS), margins]) if margins.ndim == 1 else margins
-        found, logs = model.predict_proba(size * X), model.predict_log_proba(size * X)
-        np.testing.assert_allclose(logs - logs[:, :1], margins - margins[:, :1], rtol=1e-9)
-        np.testing.assert_allclose(found, np.exp(logs), rtol=1e-9)
-        np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
-    assert logs.min() < -1000.0
-
-
 def three_classes(y):
     return np.array(["low", "middle", "top"])[np.digitize(y, np.quantile(y, [0.3, 0.6]))]
 
@@ -403,6 +387,6 @@ def test_a_state_without_labels_is_refused():
     x = np.random.default_rng(0).normal(size=(50, 2))
     model = StreamClassifier().fit(x, x[:, 0] > 0)
     before = model.predict_proba(x)
-    with pytest.raises(ValueError, match="classes of the state must be a list"):
+    with pytest.raises(ValueError, match="classes of the state must be two or more"):
         model.load_state_dict(model.state_dict() | {"classes": "ab"})
     np.testing.assert_array_equal(model.predict_proba(x), before)

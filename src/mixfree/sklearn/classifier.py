@@ -135,19 +135,6 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         """Return the log-probability of each class, finite even where it underflows."""
         return log_probabilities(self._predictions(X))
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state of the fit as plain values and arrays."""
-        kind = self.classes_.dtype
-        plain = self.classes_.astype(np.int64) if kind.kind in "mM" else self.classes_
-        return {**super().state_dict(), "classes": plain.tolist(), "kind": kind.str}
-
-    def _restored_classes(self, state: dict[str, Any]) -> Array:
-        found: Array = np.array(state["classes"], dtype=state["kind"])
-        if found.ndim != 1 or len(set(found.tolist())) < max(len(found), 2):
-            raise ValueError("classes of the state must be a list of two or more different labels")
-        self.classes_ = found
-        return found
-
     def merge(self, other: Self) -> Self:
         """Add the rows of another fit, as if they followed (exact method only)."""
         if not np.array_equal(self.classes_, other.classes_):

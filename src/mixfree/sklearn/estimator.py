@@ -293,10 +293,11 @@ class StreamModel(Results, ABC):
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the fit as plain values and arrays."""
         check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", None)
+        names, classes = (getattr(self, each, None) for each in ("feature_names_in_", "classes_"))
         found = {
             "n_features_in": self.n_features_in_,
             "feature_names_in": None if names is None else list(names),
+            "classes": None if classes is None else classes.copy(),
         }
         if (table := self._table) is None:
             return {**found, "dtype": self._fit.dtype.name, "learner": self._fit.state_dict()}
@@ -318,7 +319,10 @@ class StreamModel(Results, ABC):
         if names is not None and [*map(type, names)] != [str] * columns:
             raise ValueError(f"feature_names_in of the state must be {columns} names")
         self._set_names(columns, names)
-        classes = self._restored_classes(state)
+        if (classes := state["classes"]) is not None:
+            if np.ndim(classes) != 1 or len(set(classes.tolist())) < max(len(classes), 2):
+                raise ValueError("classes of the state must be two or more different labels")
+            self.classes_ = classes.copy()
         if "table" in state:
             plan = self._plan(state["target"], classes)
             self._fit = StreamFit.from_state(state["table"] | {"plan": plan.state_dict()})
@@ -334,9 +338,6 @@ class StreamModel(Results, ABC):
         self.__dict__.pop("feature_names_in_", None)
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
-
-    def _restored_classes(self, state: dict[str, Any]) -> Array | None:
-        return None
 
 
 def check_targets(X: Any, y: Any) -> Array:

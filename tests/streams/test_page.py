@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from mixfree.linear.losses import Squared
 from mixfree.streams import FitPlan, StreamFit
 from mixfree.streams.columns.column import Number
 from mixfree.streams.columns.encoder import Encoder
@@ -73,7 +74,9 @@ def test_a_page_needs_no_network_and_stays_small(tmp_path):
     fit = fitted(tmp_path, table())
     rng = np.random.default_rng(0)
     for _ in range(11):
-        fit.timeline.add(rng.standard_normal(CHUNK * 100), None, np.zeros(0, "M8[us]"))
+        rows, targets = np.zeros((CHUNK * 100, 0)), rng.standard_normal(CHUNK * 100)
+        fit.timeline.renew(fit.timeline.until)
+        fit.timeline.add(Squared(), rows, targets, np.zeros(0, "M8[us]"))
     assert len(fit.timeline.sums) > MAX_BINS // 2
     text = page(fit)
     assert len(text.encode()) < 2_000_000

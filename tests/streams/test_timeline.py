@@ -11,7 +11,6 @@ from mixfree.streams.fit.timeline import (
     CHUNK,
     MAX_BINS,
     WINDOW,
-    Outcomes,
     Timeline,
     best_constant,
     compare,
@@ -24,15 +23,20 @@ from tests.streams import data as streams
 NEVER = np.zeros(0, "M8[us]")
 
 
+def add(course, targets, times=NEVER):
+    """Add rows that are not predicted."""
+    course.add(Squared(), np.zeros((len(targets), 1)), targets, times)
+
+
 def test_bins_are_merged_without_losing_a_row():
     """Catches bins that are thinned out instead of merged."""
     rng = np.random.default_rng(0)
     rows = 2 * MAX_BINS * CHUNK + 700
     y = rng.standard_normal(rows) + 50.0
     whole, parts = Timeline.start(1, None), Timeline.start(1, None)
-    whole.add(y, None, NEVER)
+    add(whole, y)
     for part in np.array_split(y, 37):
-        parts.add(part, None, NEVER)
+        add(parts, part)
     assert whole.sums.tobytes() == parts.sums.tobytes()
     assert whole.per_bin == 4 * CHUNK
     bins = whole.bins
@@ -49,20 +53,20 @@ def test_bins_are_merged_without_losing_a_row():
 def test_many_parts_give_the_sums_of_one_stream():
     """Catches parts of other bins that are merged wrongly, lost rows, and a second origin."""
     rng = np.random.default_rng(2)
-    lengths = [0, 700_000, 900, 0, *rng.integers(1, 3000, 600).tolist(), 550_000]
+    lengths = [0, 900, 700_000, 0, *rng.integers(1, 3000, 600).tolist(), 550_000]
     rows = sum(lengths)
     scores, y = rng.standard_normal(rows), 30.0 + rng.random(rows)
     times = np.datetime64("2024-01-01", "us") + np.arange(rows) * np.timedelta64(10, "m")
     merged, begin = Timeline.start(1, None), 0
     for number, length in enumerate(lengths):
         part = slice(begin, begin := begin + length)
-        zeros = np.zeros(length)
-        found = Outcomes(y[part], scores[part], np.abs(scores[part]), zeros, np.zeros(0))
         other = Timeline.start(1, None)
-        other.add(y[part], found if number % 2 else None, times[part])
+        if number % 2:
+            other.renew(length, np.array([[1.0]]), np.zeros((1, 1)), 1)
+        other.add(Squared(), scores[part, None], y[part], times[part])
         merged.merge(other)
         assert len(merged.sums) <= MAX_BINS
-    merged.add(y[:5000] + 9.0, None, times[:5000])
+    add(merged, y[:5000] + 9.0, times[:5000])
     tested = np.repeat(np.arange(len(lengths)) % 2 == 1, lengths)
     every = np.concatenate([y, y[:5000] + 9.0])
     ends = merged.bins.ends.astype(int)
@@ -73,8 +77,8 @@ def test_many_parts_give_the_sums_of_one_stream():
     dated = starts < rows
     np.testing.assert_array_equal(merged.bins.times[dated], times[starts[dated]])
     assert merged.tested == tested.sum()
-    assert merged.total("loss") == pytest.approx(np.abs(scores[tested]).sum())
     assert merged.total("squares") == pytest.approx(((y - scores)[tested] ** 2).sum())
+    assert merged.total("constant_squares") == pytest.approx((y[tested] ** 2).sum())
     assert merged.total("predicted") == pytest.approx((scores[tested] - merged.origin).sum())
     centred = y[tested] - merged.origin
     assert merged.total("tested_target") == pytest.approx(centred.sum())
@@ -90,9 +94,9 @@ def test_a_stream_goes_on_in_the_last_bin_of_merged_parts():
     merged = Timeline.start(1, None)
     for length in [*[1] * (MAX_BINS - 1), CHUNK]:
         other = Timeline.start(1, None)
-        other.add(np.full(length, 2.0), None, NEVER)
+        add(other, np.full(length, 2.0))
         merged.merge(other)
-    merged.add(np.full(3, 7.0), None, NEVER)
+    add(merged, np.full(3, 7.0))
     bins = merged.bins
     assert len(bins.rows) == MAX_BINS // 2
     assert bins.rows[-2:].tolist() == [2.0, 1.0 + CHUNK + 3.0]
@@ -127,7 +131,7 @@ def test_a_run_that_diverged_can_be_saved():
     course = Timeline.start(1, None)
     course.renew(10, np.array([[np.nan]]), np.zeros((1, 1)), 1)
     rows, targets = np.full((3, 1), 1e200), np.array([1.0, 2.0, 1e300])
-    course.add(targets, course.predict(Squared(), rows, targets), NEVER)
+    course.add(Squared(), rows, targets, NEVER)
     assert Timeline.start(1, None).restored(course.plain(), "timeline").tested == 3
 
 

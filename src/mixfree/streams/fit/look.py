@@ -16,7 +16,6 @@ from mixfree.streams.columns.kinds import Choices, Verdict, columns_of, judge, m
 from mixfree.streams.columns.target import class_names
 from mixfree.streams.columns.time import Time
 from mixfree.streams.fit.plan import FitPlan
-from mixfree.streams.read.files import NOT_UTF8
 from mixfree.streams.read.source import Piece, Source
 from mixfree.streams.read.values import doubles, label_of, numbers_in, texts_in
 
@@ -31,22 +30,9 @@ MAX_CLASSES = 50  # most classes that a target may have unless they are given
 
 @dataclass(frozen=True)
 class FirstLook:
-    """What the first rows show.
+    """What the first rows show: verdicts on all columns, the loss, an encoder, and remarks.
 
-    Attributes
-    ----------
-    rows
-        Number of rows.
-    verdicts
-        The kind and encoding of each column but the target.
-    target
-        The kind of the target.
-    loss
-        The loss asked for, or the one that suits the target.
-    encoder
-        Turns rows of the stream into features and targets; has seen the first rows.
-    notes
-        Remarks for the user.
+    The loss is the one asked for, or the one that suits the target. The encoder has seen the rows.
     """
 
     rows: int
@@ -109,18 +95,11 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
     if not first:
         raise ValueError(f"{source.files[0]}: there are no rows")
     rows = sum(piece.batch.num_rows for piece in first)
-    choices = Choices(
-        plan.features,
-        plan.exclude,
-        plan.categories,
-        plan.time,
-        plan.dates,
-        plan.hash_columns,
-        source.decimal_comma,
-    )
+    given = {name: getattr(plan, name) for name in Choices._fields[:-1]}
+    choices = Choices(**given, decimal_comma=source.decimal_comma)
     table = _table(first)
     values = table.pop(plan.target)
-    verdicts = _in_utf8(first, lambda: columns_of(table, choices))
+    verdicts = columns_of(table, choices)
     columns = [verdict.column for verdict in verdicts.values() if verdict.column is not None]
     if not columns:
         why = "; ".join(f"{name!r} is left out: {each.why}" for name, each in verdicts.items())
@@ -129,12 +108,11 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
             + (f"; {why}" if why else "")
         )
     own = Choices((plan.target,), time="linear", decimal_comma=source.decimal_comma)
-    target = _in_utf8(first, lambda: judge(values, plan.target, own))
+    target = judge(values, plan.target, own)
     loss, classes, notes = _loss(values, target, plan, rows)
     encoder = Encoder(columns, target.column or Number(plan.target), classes, plan.missing)
     for piece in first:
-        batch = piece.batch.select(encoder.needs)
-        _in_utf8([piece], lambda batch=batch, piece=piece: encoder.see(piece._replace(batch=batch)))
+        encoder.see(piece._replace(batch=piece.batch.select(encoder.needs)))
     source.open(encoder.needs, encoder.numbers)
     return FirstLook(rows, verdicts, target, loss, encoder, notes)
 
@@ -179,60 +157,36 @@ def _table(first: Sequence[Piece]) -> dict[str, Any]:
     return found
 
 
-def _in_utf8(first: Sequence[Piece], parse: Any) -> Any:
-    """Call ``parse``; raise ValueError with the name of a column that is not in UTF-8."""
-    pyarrow = require("pyarrow")
-    try:
-        return parse()
-    except (UnicodeDecodeError, pyarrow.ArrowInvalid) as error:
-        for piece in first:
-            for name, values in zip(piece.batch.schema.names, piece.batch.columns, strict=True):
-                try:
-                    values.validate(full=True)
-                except pyarrow.ArrowInvalid:
-                    text = f"{piece.file}: column {name!r} is {NOT_UTF8}"
-                    raise ValueError(text) from error
-        raise
-
-
 def _loss(
     values: Any, target: Verdict, plan: FitPlan, rows: int
 ) -> tuple[str | Loss, list[str] | None, list[str]]:
     """Return the loss that suits the target, its classes, and remarks."""
-    name, notes = plan.target, list[str]()
-    column = target.column
+    name, column, loss, notes = plan.target, target.column, plan.loss, list[str]()
     if isinstance(column, Time) or target.type == "date":
         raise ValueError(f"the target {name!r} is a {target.type}: give another column as `target`")
     different = _different(values, column)
-    loss = plan.loss
-    if loss is None:
+    if loss is None and (type(column) is not Number or plan.classes):
         loss = "logistic"
-        if type(column) is Number and not plan.classes:
-            few = _few_classes(different, len(values) - values.null_count)
-            loss = "logistic" if few else "squared"
-            if few:
-                listed = ", ".join(map(str, different[:-1])) + f" and {different[-1]}"
-                notes.append(
-                    f"{name!r} has {len(different)} classes, {listed}; "
-                    "`loss='squared'` predicts a number"
-                )
-            elif (
-                len(different) <= min(MAX_CLASSES, rows / MIN_ROWS_PER_CLASS)
-                and rows > MAX_CLASSES
-                and all(map(_whole, different))
-            ):
-                notes.append(
-                    f"{name!r} has only {len(different)} whole numbers; `loss='logistic'` predicts "
-                    "classes"
-                )
-    if loss != "logistic":
-        if isinstance(column, Category):
-            raise ValueError(
-                f"the target {name!r} is text, such as {different[0][:40]!r}: "
-                f"`loss='logistic'` predicts its classes"
-            )
-        return loss, None, notes
-    return loss, _classes(different, column, plan, rows), notes
+    elif loss is None:
+        known, count = len(values) - values.null_count, len(different)
+        whole = all(text.lstrip("-").isdigit() for text in different)
+        few = 2 <= count <= (MAX_NUMBERED_CLASSES if whole else 2)
+        loss = "logistic" if few and known >= MIN_ROWS_PER_CLASS * count else "squared"
+        if loss == "logistic":
+            listed = ", ".join(different[:-1]) + f" and {different[-1]}"
+            note = f"{name!r} has {count} classes, {listed}; `loss='squared'` predicts a number"
+            notes.append(note)
+        elif whole and rows > MAX_CLASSES and count <= min(MAX_CLASSES, rows / MIN_ROWS_PER_CLASS):
+            note = f"{name!r} has only {count} whole numbers; `loss='logistic'` predicts classes"
+            notes.append(note)
+    if loss == "logistic":
+        return loss, _classes(different, column, plan, rows), notes
+    if isinstance(column, Category):
+        raise ValueError(
+            f"the target {name!r} is text, such as {different[0][:40]!r}: "
+            f"`loss='logistic'` predicts its classes"
+        )
+    return loss, None, notes
 
 
 def _classes(
@@ -287,16 +241,3 @@ def _sorted(texts: Sequence[str], column: Column | None) -> list[str]:
     except ValueError:  # classes given by the user that are not numbers
         return sorted(texts)
     return sorted((name for name in found if name is not None), key=lambda name: found[name])
-
-
-def _few_classes(different: Sequence[str], known: int) -> bool:
-    """Whether numbers are classes: two values, or a few whole numbers, each often repeated."""
-    if not 2 <= len(different) <= MAX_NUMBERED_CLASSES or known < MIN_ROWS_PER_CLASS * len(
-        different
-    ):
-        return False
-    return len(different) == 2 or all(map(_whole, different))
-
-
-def _whole(text: str) -> bool:
-    return text.lstrip("-").isdigit()

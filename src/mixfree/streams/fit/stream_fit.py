@@ -23,14 +23,7 @@ from mixfree.streams.fit import model_file
 from mixfree.streams.fit.look import FirstLook, first_look
 from mixfree.streams.fit.plan import FitPlan
 from mixfree.streams.fit.reservoir import Reservoir
-from mixfree.streams.fit.timeline import (
-    ALL_PREDICTED,
-    CHUNK,
-    Timeline,
-    actual_of,
-    best_constant,
-    compare_constant,
-)
+from mixfree.streams.fit.timeline import ALL_PREDICTED, CHUNK, Timeline, best_constant
 from mixfree.streams.read.record import ReadRecord
 from mixfree.streams.read.source import Piece, Source
 
@@ -166,7 +159,7 @@ class StreamFit:
 
         NaN during the first 1,000 rows, which are not predicted.
         """
-        weight = self.timeline.weight
+        weight = self.timeline.total("weight")
         return self.timeline.total("loss") / weight if weight else float("nan")
 
     @property
@@ -420,23 +413,15 @@ class StreamFit:
         return max(math.ceil(growth * rows / CHUNK), 1) * CHUNK
 
     def _learn(self, piece: Piece, found: Encoded, begin: int, end: int) -> None:
-        loss, course = self.row_loss, self.timeline
         self.encoder.learn(found, begin, end)
         rows, targets = found.rows[begin:end], found.targets[begin:end]
         weights = None if found.weights is None else found.weights[begin:end]
         if self.encoder.growing and (weights is not None or self.encoder.sums.any()):
             self.encoder.sums = self._raw_sums() + rows.sum(axis=0)
-        predicted = constant = chosen = None
-        if course.predicts:
-            chosen = course.chosen(end - begin)
-            some = targets[chosen[0]]
-            predicted = course.predict(loss, rows[chosen[0]], some)
-            constant = compare_constant(loss, course.constant, some)
         try:
             self.learner.advance(rows, targets, weights)
         except ValueError:
             self.encoder.check_sizes(piece, MAX_VALUE)
             raise
-        times = found.times[begin:end]
-        course.add(actual_of(targets, loss), predicted, times, constant, chosen)
+        self.timeline.add(self.row_loss, rows, targets, found.times[begin:end])
         self.reservoir.add(rows, targets)

@@ -32,11 +32,10 @@ MAX_PREDICTION = 1e140  # bound on predictions, so that sums of squares stay fin
 UNKNOWN = np.iinfo(np.int64).min  # NaT as an integer
 _DRAWS = key(0, TESTED)
 # Sums of a bin: over all rows, and over the predicted rows with their weights.
-CONSTANT = ("constant_loss", "constant_squares", "constant_absolute", "constant_correct")
 COLUMNS = (
     *("rows", "target", "tested", "weight"),
     *("loss", "squares", "absolute", "correct"),
-    *CONSTANT,
+    *("constant_loss", "constant_squares", "constant_absolute", "constant_correct"),
     *("predicted", "tested_target", "tested_target_squares"),
 )
 
@@ -57,27 +56,11 @@ class Outcomes(NamedTuple):
 
 
 class Bins(NamedTuple):
-    """The course of a stream: one entry per bin, NaN where no row was predicted.
+    """The course of a stream: one entry per bin, means over rows, NaN where none was predicted."""
 
-    Attributes
-    ----------
-    ends
-        Row count at the end of each bin.
-    rows, tested
-        Number of rows, and of rows predicted before they were learnt.
-    target, least, greatest
-        Mean, least and greatest target.
-    predicted
-        Mean prediction.
-    loss, squares, absolute, correct
-        Mean loss, squared and absolute error, and share of correct classes.
-    times
-        Time of the first row as a NumPy time, NaT without dates.
-    """
-
-    ends: Array
+    ends: Array  # row count at the end of each bin
     rows: Array
-    tested: Array
+    tested: Array  # rows predicted before they were learnt
     target: Array
     least: Array
     greatest: Array
@@ -86,7 +69,7 @@ class Bins(NamedTuple):
     squares: Array
     absolute: Array
     correct: Array
-    times: Array
+    times: Array  # of the first row, NaT without dates
 
 
 @dataclass(slots=True)
@@ -134,8 +117,9 @@ class Timeline(State):
 
         Examples
         --------
+        >>> from mixfree.linear.losses import Squared
         >>> timeline = Timeline.start(1, None)
-        >>> timeline.add(np.array([1.0, 3.0]), None, np.zeros(0, "M8[us]"))
+        >>> timeline.add(Squared(), np.zeros((2, 0)), np.array([1.0, 3.0]), np.zeros(0, "M8[us]"))
         >>> timeline.bins.target
         array([2.])
         """
@@ -143,10 +127,8 @@ class Timeline(State):
         return cls(np.zeros((0, outputs)), np.zeros((outputs, 1)), scores)
 
     def check(self, what: str) -> None:
-        """Check that the bins are complete and consistent with the number of rows."""
-        bins, (rows, _, tested, _) = len(self.sums), self.sums[:, :4].T
-        whole = (rows == np.floor(rows)).all() and (tested >= 0.0).all() and (tested <= rows).all()
-        counted = whole and rows.sum() == self.rows and min(self.until, self.per_bin - 1) >= 0
+        """The bins have all rows."""
+        bins, counted = len(self.sums), self.sums[:, 0].sum() == self.rows and self.per_bin > 0
         if not (bins == len(self.ranges) == len(self.times) <= MAX_BINS and counted):
             raise ValueError(f"state of the {what} is invalid: {bins} bins of {self.rows} rows")
 
@@ -154,11 +136,6 @@ class Timeline(State):
     def tested(self) -> int:
         """Number of rows predicted before they were learnt."""
         return int(self.total("tested"))
-
-    @property
-    def weight(self) -> float:
-        """Number of rows for which these stand."""
-        return self.total("weight")
 
     def total(self, column: str) -> float:
         """Return the sum of a column over the stream."""
@@ -170,24 +147,28 @@ class Timeline(State):
         first = np.arange(len(self.sums))
         if len(first) > 1 and self.sums[-1, 0] < self.per_bin / 2:
             first = first[:-1]
-        sums = np.add.reduceat(self.sums, first) if len(first) else self.sums
+        sums, low, high = self._joined(first)
         of = dict(zip(COLUMNS, sums.T, strict=True))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            means = {
-                name: of[name] / np.where(of["tested"] > 0.0, of["weight"], np.nan)
-                for name in ("predicted", "loss", "squares", "absolute", "correct")
-            }
-        means["predicted"] = means["predicted"] + self.origin
+        weight = np.where(of["tested"] > 0.0, of["weight"], np.nan)
         return Bins(
-            ends=np.cumsum(of["rows"]),
-            rows=of["rows"],
-            tested=of["tested"],
-            target=of["target"] / of["rows"] + self.origin,
-            least=np.minimum.reduceat(self.ranges[:, 0], first) if len(first) else of["rows"],
-            greatest=np.maximum.reduceat(self.ranges[:, 1], first) if len(first) else of["rows"],
-            times=self.times[first].astype("M8[us]"),
-            **means,
+            np.cumsum(of["rows"]),
+            of["rows"],
+            of["tested"],
+            of["target"] / of["rows"] + self.origin,
+            low,
+            high,
+            of["predicted"] / weight + self.origin,
+            *(of[name] / weight for name in ("loss", "squares", "absolute", "correct")),
+            self.times[first].astype("M8[us]"),
         )
+
+    def _joined(self, first: Array) -> tuple[Array, Array, Array]:
+        """Return sums, least and greatest targets of bins joined from these on."""
+        if not len(first):
+            return self.sums, *self.ranges.T
+        low, high = self.ranges.T
+        ends = np.minimum.reduceat(low, first), np.maximum.reduceat(high, first)
+        return np.add.reduceat(self.sums, first), *ends
 
     def renew(
         self,
@@ -226,49 +207,24 @@ class Timeline(State):
         here = (rows >= first) & (rows < last)
         return rows[here] - first, weights[here]
 
-    def predict(self, loss: Loss, rows: Array, targets: Array) -> Outcomes:
-        """Predict rows and compare them with their targets."""
-        return compare(loss, self.weights.T, rows[:, : self.columns], targets)
-
-    def add(
-        self,
-        actual: Array,
-        found: Outcomes | None,
-        times: Array,
-        constant: Outcomes | None = None,
-        chosen: tuple[Array, Array] | None = None,
-    ) -> None:
-        """Add the next rows.
-
-        Parameters
-        ----------
-        actual
-            Targets as in :class:`Outcomes`.
-        found
-            Predictions of the chosen rows, None if they are not predicted.
-        times
-            The times of all rows in microseconds; empty without dates.
-        constant
-            Predictions of the chosen rows by the constant.
-        chosen
-            From :meth:`chosen`; all rows if None.
-        """
+    def add(self, loss: Loss, rows: Array, targets: Array, times: Array) -> None:
+        """Add the next rows; ``times`` are in microseconds, empty without dates."""
+        actual = actual_of(_bounded(targets), loss)
         if not self.rows and len(actual):
-            self.origin = float(_bounded(actual[:1])[0])
-        actual = _bounded(actual)
-        which, weights = chosen or (np.arange(len(actual)), np.ones(len(actual)))
-        tested = np.zeros((0, len(COLUMNS) - 2))
-        if found is None:
-            which = which[:0]
-        else:
+            self.origin = float(actual[0])
+        which, tested = np.zeros(0, int), np.zeros((0, len(COLUMNS) - 2))
+        if self.predicts:
+            which, weights = self.chosen(len(actual))
+            some = targets[which]
+            found = compare(loss, self.weights.T, rows[which, : self.columns], some)
+            fixed, centred = (
+                compare_constant(loss, self.constant, some),
+                actual[which] - self.origin,
+            )
+            sums = [1.0 / weights, np.ones(len(some)), *_errors(found), *_errors(fixed)]
+            sums += [found.predicted - self.origin, centred, centred**2]
+            tested = np.column_stack(sums) * weights[:, None]
             self._add_scores(found, weights)
-            centred = found.actual - self.origin
-            fixed = [0.0] * len(CONSTANT) if constant is None else _errors(constant)
-            sums = [*_errors(found), *fixed, found.predicted - self.origin, centred, centred**2]
-            tested = np.empty((len(which), len(COLUMNS) - 2))
-            tested[:, 0], tested[:, 1] = 1.0, weights
-            for place, each in enumerate(sums, start=2):
-                np.multiply(each, weights, out=tested[:, place])
         begin = 0
         while begin < len(actual):
             if not len(self.sums) or self.sums[-1, 0] >= self.per_bin:
@@ -290,17 +246,7 @@ class Timeline(State):
         self.ranges[-1] = min(low, float(actual.min())), max(high, float(actual.max()))
 
     def merge(self, other: Self) -> None:
-        """Append the timeline of the rows that follow.
-
-        Examples
-        --------
-        >>> one, other = Timeline.start(1, None), Timeline.start(1, None)
-        >>> for timeline, target in ((one, 1.0), (other, 3.0)):
-        ...     timeline.add(np.full(1000, target), None, np.zeros(0, "M8[us]"))
-        >>> one.merge(other)
-        >>> one.bins.ends, one.bins.target
-        (array([1000., 2000.]), array([1., 3.]))
-        """
+        """Append the timeline of the rows that follow."""
         if not self.rows:
             self.origin = other.origin
         theirs = other.copy()
@@ -335,13 +281,9 @@ class Timeline(State):
     def _halve(self) -> None:
         """Merge neighbouring bins into half as many of twice the length."""
         self.per_bin *= 2
-        if not len(self.sums):
-            return
         first = np.arange(0, len(self.sums), 2)
-        self.sums = np.add.reduceat(self.sums, first)
-        least = np.minimum.reduceat(self.ranges[:, 0], first)
-        self.ranges = np.column_stack([least, np.maximum.reduceat(self.ranges[:, 1], first)])
-        self.times = self.times[first]
+        self.sums, *ends = self._joined(first)
+        self.ranges, self.times = np.column_stack(ends), self.times[first]
 
     def _add_scores(self, found: Outcomes, weights: Array) -> None:
         if len(scores := found.scores):
@@ -372,13 +314,11 @@ def compare(loss: Loss, weights: Array, rows: Array, targets: Array) -> Outcomes
     if loss.outputs > 1:
         place = targets.astype(np.int64)
         given = probabilities(raw)[np.arange(len(raw)), place]
-        return Outcomes(
-            actual, given, losses, most_probable(raw, np.arange(loss.outputs)) == place, none
-        )
+        correct = most_probable(raw, np.arange(loss.outputs)) == place
+        return Outcomes(actual, given, losses, correct, none)
     if isinstance(loss, Logistic):
-        return Outcomes(
-            actual, probabilities(raw)[:, 1], losses, (raw > 0.0) == (actual > 0.0), raw
-        )
+        correct = (raw > 0.0) == (actual > 0.0)
+        return Outcomes(actual, probabilities(raw)[:, 1], losses, correct, raw)
     return Outcomes(actual, _bounded(mean_of(loss, raw)), losses, np.zeros(len(raw)), none)
 
 
@@ -416,7 +356,5 @@ def _bounded(values: Array) -> Array:
     """Clip values, and replace NaN, which diverged weights predict."""
     if not values.size or (values.min() >= -MAX_PREDICTION and values.max() <= MAX_PREDICTION):
         return values
-    bounded: Array = np.clip(
-        np.nan_to_num(values, nan=MAX_PREDICTION), -MAX_PREDICTION, MAX_PREDICTION
-    )
-    return bounded
+    known = np.nan_to_num(values, nan=MAX_PREDICTION)
+    return np.asarray(np.clip(known, -MAX_PREDICTION, MAX_PREDICTION))

@@ -7,14 +7,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.streams.fit.stream_fit import StreamFit
-from mixfree.streams.fit.timeline import (
-    COLUMNS,
-    Outcomes,
-    Timeline,
-    best_constant,
-    compare,
-    compare_constant,
-)
+from mixfree.streams.fit.timeline import COLUMNS, Outcomes, Timeline, best_constant, compare
 
 __all__ = ["ROUNDING", "metrics", "quality"]
 
@@ -35,13 +28,14 @@ def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
     """
     loss, (_, learner, rows, targets) = fit.row_loss, fit.model
     with np.errstate(over="ignore", invalid="ignore"):  # squares of huge targets
-        found = compare(loss, learner.weights, rows, targets)
-        constant = compare_constant(loss, best_constant(loss, targets), targets)
         sample = Timeline.start(loss.outputs, len(fit.encoder.classes or ()))
-        sample.add(found.actual, found, np.zeros(0, "M8[us]"), constant)
+        sample.renew(1, learner.weights, best_constant(loss, targets), rows.shape[1])
+        sample.add(loss, rows, targets, np.zeros(0, "M8[us]"))
         inside = {"in_sample": _measures(fit, sample), "constant": _measures(fit, sample, CONSTANT)}
         if "auc" in inside["in_sample"]:
-            inside["in_sample"]["auc"] = _area(*_by_score(found))  # not by a histogram
+            inside["in_sample"]["auc"] = _area(
+                *_by_score(compare(loss, learner.weights, rows, targets))
+            )  # not by a histogram
         if known := of_all_rows(fit):
             for measures, squares in zip(inside.values(), known, strict=True):
                 measures |= {"r2": 1.0 - squares / known[1], "rmse": squares**0.5}
@@ -97,7 +91,7 @@ def of_all_rows(fit: StreamFit) -> tuple[float, float] | None:
 
 def _measures(fit: StreamFit, course: Timeline, prefix: str = "") -> dict[str, float]:
     """Return the metrics of predicted rows, of the model or of the constant."""
-    of = {name: course.total(name) / course.weight for name in COLUMNS}
+    of = {name: course.total(name) / course.total("weight") for name in COLUMNS}
     loss, squares, correct = (of[prefix + name] for name in ("loss", "squares", "correct"))
     if fit.encoder.classes is None:
         spread = of["tested_target_squares"] - of["tested_target"] ** 2

@@ -21,6 +21,7 @@ __all__ = [
     "is_form",
     "is_time",
     "times_in",
+    "times_of",
 ]
 
 MIN_SHARE = 0.95  # least share of dates among the texts of a column of dates
@@ -209,18 +210,22 @@ def _written(texts: Any, pattern: str) -> Array:
         hour = np.where(half == "", hour, hour % 12 + 12 * (half == "p"))
     if "y" in has:
         year = np.where(year < 69, year + 2000, np.where(year < 100, year + 1900, year))
-    known &= (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
     known &= (hour < 24) & (minute < 60) & (second <= 60)
-    months = ((year - 1970) * 12 + month - 1).astype("M8[M]")
-    days = months.astype("M8[D]") + (day - 1)
-    known &= days.astype("M8[M]") == months
     micro = ((hour * 60 + minute) * 60 + second) * 1_000_000
     if "f" in has:
         text = compute.struct_field(fields, "f").fill_null("")
         padded = compute.utf8_slice_codeunits(compute.utf8_rpad(text, 6, "0"), 0, 6)
         micro = micro + padded.cast(int64).to_numpy(zero_copy_only=False)
-    times = days.astype("M8[us]") + micro.astype("m8[us]")
-    return np.where(known, times, np.datetime64("NaT"))
+    return times_of(year, month, day, micro, known)
+
+
+def times_of(year: Array, month: Array, day: Array, micro: Array, known: Array) -> Array:
+    """Return the times of days and microseconds of the day, NaT unless known and in a calendar."""
+    known = known & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
+    months = ((year - 1970) * 12 + month - 1).astype("M8[M]")
+    days = months.astype("M8[D]") + (day - 1)
+    known &= days.astype("M8[M]") == months
+    return np.where(known, days.astype("M8[us]") + micro.astype("m8[us]"), np.datetime64("NaT"))
 
 
 def _month(texts: Any) -> Array:

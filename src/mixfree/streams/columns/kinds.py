@@ -28,7 +28,6 @@ class Choices(NamedTuple):
     """The user's choices about columns; see :class:`mixfree.streams.fit.plan.FitPlan`."""
 
     features: Sequence[str] = ()
-    exclude: Sequence[str] = ()
     categories: Sequence[str] = ()
     time: str = "auto"
     dates: Mapping[str, str] = {}

@@ -1,6 +1,6 @@
 """Columns of dates: their cycles, their calendar and their trend."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -217,29 +217,27 @@ class Time(Column):
         if not parts and self.forced and not self.is_clock:
             parts = ["days"]
         if not parts:
-            short = "too short for hour, weekday or season"
-            lacks = (
-                short
-                if self.days < MIN_COVERED
-                else "without an hour, weekday or season that varies"
-            )
+            lacks = "without an hour, weekday or season that varies"
+            if self.days < MIN_COVERED:
+                lacks = "too short for hour, weekday or season"
             why = f"a date: rows cover {span_of(self.days)}, {lacks}; `time='linear'` uses it as a "
             return Use([], [], why + "number, `time='cyclic'` uses all")
-        features = list[Feature]()
+        apart, features = calendar == "weekends", list[Feature]()
         for part in parts:
             if part == "days":
-                features.append(self._feature("days", {"days": 1.0}))
+                features.append(Feature(f"{self.name}: days", {"days": 1.0}))
             elif calendar == "cycles" or part == "season":
-                features += [self._feature(key, self._wave(key)) for key in _waves(part)]
+                features += [Feature(f"{self.name}: {k}", self._wave(k)) for k in _waves(part)]
             elif part == "hour":
-                features += self._hours(counts, apart=calendar == "weekends")
+                step = 1 if apart else 2
+                cells = [CELLS[at : at + step] for at in range(0, len(CELLS), step)]
+                features += self._without_reference(cells, counts)
             else:
-                features += self._weekdays(counts, apart=calendar == "weekends")
+                for ends in [(0, SATURDAY), (SATURDAY, 7)] if apart else [(0, 7)]:
+                    days = [[day] for day in WEEKDAYS[slice(*ends)]]
+                    features += self._without_reference(days, counts)
         features += self.gap_feature(counts, rows)
         return Use(features, [GAP], "", self._note(parts, calendar))
-
-    def _feature(self, name: str, of: Mapping[str, float]) -> Feature:
-        return Feature(f"{self.name}: {name}", of)
 
     def _wave(self, key: str) -> dict[str, float]:
         """Return the raw features that a sine or cosine is the sum of."""
@@ -248,23 +246,15 @@ class Time(Column):
         wave = _sines("weekday", np.arange(7.0) / 7.0)[key]
         return {day: float(wave[at]) for at, day in enumerate(WEEKDAYS) if day in self.places}
 
-    def _hours(self, counts: Counts, apart: bool) -> list[Feature]:
-        """Return hours of the day, at weekends apart or not, without the most frequent one."""
-        found = []
-        for hour in range(24):
-            keys = [key for key in CELLS[2 * hour : 2 * hour + 2] if key in self.places]
-            for of in [[key] for key in keys] if apart else [keys]:
-                name = of[0] if apart else CELLS[2 * hour]
-                found.append((self._feature(name, dict.fromkeys(of, 1.0)), sum(map(counts, of))))
-        return _without_reference(found)
-
-    def _weekdays(self, counts: Counts, apart: bool) -> list[Feature]:
-        """Return weekdays without the most frequent one, and without one of the weekend."""
-        found = list[Feature]()
-        for group in [WEEKDAYS[:SATURDAY], WEEKDAYS[SATURDAY:]] if apart else [WEEKDAYS]:
-            days = [day for day in group if day in self.places]
-            found += _without_reference([(self._feature(d, {d: 1.0}), counts(d)) for d in days])
-        return found
+    def _without_reference(self, levels: Sequence[Sequence[str]], counts: Counts) -> list[Feature]:
+        """Return features of levels of enough rows but the most frequent one, the reference."""
+        found = list[tuple[float, Feature]]()
+        for keys in levels:
+            of = {key: 1.0 for key in keys if key in self.places}
+            if (count := sum(map(counts, of))) >= MIN_ROWS:
+                found.append((count, Feature(f"{self.name}: {keys[0]}", of)))
+        reference = max(found, key=lambda each: each[0], default=None)
+        return [each[1] for each in found if each is not reference]
 
     def _note(self, parts: Sequence[str], calendar: str) -> str:
         words = {"days": "trend"}
@@ -300,13 +290,6 @@ def _sines(part: str, shares: Array) -> dict[str, Array]:
     return dict(zip(_waves(part), (f(a) for a in angles for f in (np.sin, np.cos)), strict=True))
 
 
-def _without_reference(found: Sequence[tuple[Feature, float]]) -> list[Feature]:
-    """Return the features of enough rows but the most frequent one, the reference."""
-    enough = [each for each in found if each[1] >= MIN_ROWS]
-    first = max(enough, key=lambda each: each[1], default=None)
-    return [each[0] for each in enough if each is not first]
-
-
 def _divided(times: Array) -> tuple[Array, Array]:
     """Return days since 1970 and microseconds of the day."""
     days, of_day = np.divmod(times.astype(np.int64), DAY)
@@ -331,18 +314,12 @@ def _of_year(days: Array) -> Array:
 
 def _joined(parts: Sequence[Any]) -> Array:
     """Return times from the numbers of years, months, days and hours, NaT if one is missing."""
-    year, month, day, *hour = (doubles(numbers_in(part)) for part in parts)
-    of_day = hour[0] if hour else np.zeros(len(year))
-    whole = np.stack([year, month, day, of_day])
-    with np.errstate(invalid="ignore"):
-        known = (whole == np.floor(whole)).all(axis=0) & (np.abs(year) < 1e5)
-        known &= (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (of_day >= 0)
-        known &= of_day <= 24
-    year, month, day, of_day = np.where(known, whole, 1.0).astype(np.int64)
-    months = ((year - 1970) * 12 + month - 1).astype("M8[M]")
-    days = months.astype("M8[D]") + (day - 1)
-    times = days.astype("M8[us]") + of_day.astype("m8[h]")
-    return np.where(known & (days.astype("M8[M]") == months), times, np.datetime64("NaT"))
+    numbers = np.stack([doubles(numbers_in(part)) for part in parts])
+    known = (np.abs(numbers) < 1e5).all(axis=0)
+    whole = np.where(known, numbers, 0.0).astype(np.int64)
+    known &= (whole == numbers).all(axis=0)
+    hour = whole[3] if len(parts) > 3 else np.zeros_like(whole[0])
+    return dates.times_of(*whole[:3], hour * HOUR, known & (hour >= 0) & (hour <= 24))
 
 
 def span_of(days: float) -> str:

@@ -136,7 +136,7 @@ def test_a_target_of_lists(tmp_path, capsys):
     """Catches the answer that the target cannot be a feature."""
     path = write(pa.table({"x": [1.0, 2.0], "y": [[1], [2]]}), tmp_path / "d.parquet")
     assert run("fit", path, "--target", "y", "-q") == 2
-    assert "column 'y' cannot be used: it contains lists" in capsys.readouterr().err
+    assert "column 'y' cannot be used: lists cannot be features" in capsys.readouterr().err
 
 
 def test_a_folder_of_folders_is_told_its_glob(tmp_path, capsys):

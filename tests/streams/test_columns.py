@@ -167,7 +167,8 @@ def test_dates_are_the_same_in_every_format_and_after_a_resume(tmp_path, monkeyp
         write(data, path)
         assert fit(path, model=ending) == 0
         weights.append(StreamFit.load(tmp_path / ending).model.learner.weights)
-    assert len({each.tobytes() for each in weights}) == 1
+        # Hours that appear in another batch are placed elsewhere: equal up to rounding.
+        np.testing.assert_allclose(weights[-1], weights[0], rtol=1e-12)
     found = StreamFit.load(tmp_path / "csv")
     assert found.model.features[:2] == ["when: 01 h", "when: 02 h"]
     assert not any("season" in name for name in found.model.features)
@@ -176,7 +177,6 @@ def test_dates_are_the_same_in_every_format_and_after_a_resume(tmp_path, monkeyp
     write(data, tmp_path / "d.csv")
     monkeypatch.setattr(formats, "BLOCK", 7_000)
     assert fit(tmp_path / "d.csv", "--resume", model="cut") == 0
-    # Hours that appear in another batch are placed elsewhere.
     again = StreamFit.load(tmp_path / "cut").model.learner.weights
     np.testing.assert_allclose(again, weights[0], rtol=1e-12)
 

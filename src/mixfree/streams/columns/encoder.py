@@ -57,14 +57,10 @@ class Encoder:
     Attributes
     ----------
     rows, sums
-        Number of rows that decide on the features, and the sums of their raw features unless a
-        learner knows them.
-    left_out
-        Rows left out, counted by reason.
-    unknown
-        Number of texts per column that no row to learn from had.
-    not_parsed
-        Number of other texts per column of numbers or dates, and the place of the first.
+        Rows that decide on the features, and sums of their raw features unless a learner has them.
+    left_out, unknown, not_parsed
+        Rows left out by reason; and by column, texts that no row to learn from had, and other texts
+        in a column of numbers or dates with the place of the first.
     fixed
         The features, if the first rows have decided on them. Otherwise all rows do, and raw
         features are added as they appear.
@@ -109,13 +105,9 @@ class Encoder:
     @property
     def numbers(self) -> list[str]:
         """Names of the columns that can be read as doubles directly."""
-        plain = [
-            each.name
-            for each in (*self.columns, self._target)
-            if type(each) is Number and each.form == "point"
-        ]
+        every = [each for each in (*self.columns, self._target) if type(each) is Number]
         parts = [part for each in self.columns if isinstance(each, Time) for part in each.parts]
-        return [*plain, *parts]
+        return [*(each.name for each in every if each.form == "point"), *parts]
 
     @property
     def times(self) -> Time | None:
@@ -200,14 +192,12 @@ class Encoder:
 
     def check_sizes(self, piece: Piece, largest: float) -> None:
         """Raise ValueError with the place of the first number above a size."""
-        columns = [column for column in self.columns if isinstance(column, Number)]
-        if self.classes is None and isinstance(self._target, Number):
-            columns.append(self._target)
-        for column in columns:
-            values = column.parse(column.values(piece.batch), grow=False)
-            for row in np.flatnonzero(np.abs(values) > largest)[:1]:
-                what = f"is {values[row]:.3g}: values must be at most {largest:.3g} in size"
-                raise ValueError(located(piece, int(row), what, column.name))
+        for column in (*self.columns, self._target):
+            if isinstance(column, Number):
+                values = column.parse(column.values(piece.batch), grow=False)
+                for row in np.flatnonzero(np.abs(values) > largest)[:1]:
+                    what = f"is {values[row]:.3g}: values must be at most {largest:.3g} in size"
+                    raise ValueError(located(piece, int(row), what, column.name))
 
     def check_parsed(self, read: int) -> None:
         """Raise ValueError if too many values of a column in ``read`` rows are other texts."""
@@ -237,27 +227,24 @@ class Encoder:
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Encoder":
         """Rebuild the encoder that gave ``state``; raise ValueError if the state is invalid."""
-        with loading(what := "encoder"):
-            columns = [_restored(plain) for plain in state["columns"]]
-            target, classes = _restored(state["target"]), state["classes"]
-            encoder = cls([], target, classes, check_one_of(state["missing"], "missing", POLICIES))
-            names = [name for column in (*columns, target) for name in column.sources]
-            right = len(set(names)) == len(names) and not isinstance(target, Time)
+        with loading("encoder"):
+            columns, classes = [_restored(plain) for plain in state["columns"]], state["classes"]
+            missing = check_one_of(state["missing"], "missing", POLICIES)
+            encoder = cls([], _restored(state["target"]), classes, missing)
+            right = not isinstance(encoder._target, Time)
             if classes is not None:
                 right &= isinstance(classes, list) and all(isinstance(c, str) for c in classes)
                 right &= len(set(classes)) == len(classes) >= 2
             for name in ("left_out", "unknown"):
                 getattr(encoder, name).update({k: _count(n) for k, n in state[name].items()})
             for name, (count, place) in state["not_parsed"].items():
-                right &= isinstance(place, str)
-                encoder.not_parsed[name] = [_count(count), place]
+                encoder.not_parsed[name] = [_count(count), str(place)]
             taken = sorted(at for each in columns for at in each.places.values() if at >= 0)
-            encoder.columns, encoder.rows = columns, _count(state["rows"])
-            encoder.sums = state["sums"].copy()
-            right &= (encoder.sums.ndim, encoder.sums.dtype.name) == (1, "float64")
-            right &= bool(np.isfinite(encoder.sums).all()) and taken == [*range(encoder.width)]
-            if not right:
-                raise ValueError(f"state of the {what} is invalid: its parts do not fit together")
+            sums = state["sums"].astype(float)
+            right &= taken == [*range(len(taken))] and sums.shape == (len(taken),)
+            if not (right and np.isfinite(sums).all()):
+                raise ValueError("state of the encoder is invalid: its parts do not fit together")
+            encoder.columns, encoder.rows, encoder.sums = columns, _count(state["rows"]), sums
             if not state["growing"]:
                 encoder.fix()
             return encoder

@@ -85,10 +85,9 @@ def columns_of(table: Mapping[str, Any], choices: Choices) -> dict[str, Verdict]
     texts = [each.column for each in found.values() if isinstance(each.column, Category)]
     for column in texts:
         column.most = max(min(MAX_TEXTS, MAX_RAW // len(texts)), MIN_TEXTS)
-    times = [name for name, each in found.items() if isinstance(each.column, Time)]
-    if times and choices.time in ("auto", "calendar"):
-        first = found[times[0]]
-        found[times[0]] = first._replace(column=first.column and first.column.fresh(calendar=True))
+    times = [each.column for each in found.values() if isinstance(each.column, Time)]
+    for time in times[:1]:
+        time.calendar = choices.time in ("auto", "calendar")
     return found
 
 
@@ -136,12 +135,10 @@ def judge(values: Any, name: str, choices: Choices) -> Verdict:
         return Verdict("nothing yet", Undecided(name, forced))
     if not is_text(kind):
         lists = types.is_nested(kind)  # structs have been flattened
+        why = "lists cannot be features" if lists else f"of the type {kind}"
         if forced:
-            problem = "contains lists" if lists else f"has the type {kind}"
-            raise ValueError(f"column {name!r} cannot be used: it {problem}")
-        if lists:
-            return Verdict("lists", None, "lists cannot be features")
-        return Verdict(str(kind), None, f"of the type {kind}")
+            raise ValueError(f"column {name!r} cannot be used: {why}")
+        return Verdict("lists" if lists else str(kind), None, why)
     return _of_texts(known, name, choices)
 
 
@@ -156,9 +153,6 @@ def _of_texts(known: Any, name: str, choices: Choices) -> Verdict:
     """Judge a column of texts without missing values."""
     pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
     forced = bool(choices.features)
-    if _all_numbers(known):
-        return Verdict("number", Number(name, forced))
-    texts = Verdict("text", Category(name, forced, hashed=choices.hash_columns))
     present = known.filter(compute.invert(is_mark(known)))
     likely = compute.match_substring_regex(present, _BEGINNING).true_count
     if len(present) and likely >= MIN_SHARE * len(present):
@@ -175,28 +169,16 @@ def _of_texts(known: Any, name: str, choices: Choices) -> Verdict:
     lower = compute.utf8_lower(compute.utf8_trim_whitespace(present))
     if len(present) and compute.all(compute.is_in(lower, pyarrow.array(["true", "false"]))).as_py():
         return Verdict("true or false", Boolean(name, forced))
-    return texts
-
-
-def _all_numbers(texts: Any) -> bool:
-    """Whether all texts are numbers in the format of programming languages."""
-    pyarrow = require("pyarrow")
-    try:
-        texts.cast(pyarrow.float64())
-    except pyarrow.ArrowInvalid:
-        return False
-    return True
+    return Verdict("text", Category(name, forced, hashed=choices.hash_columns))
 
 
 def _number(texts: Any, decimal_comma: bool) -> str:
     """Return the form of numbers if almost all texts are numbers, else nothing."""
     count = len(texts)
-    point = count - numbers_in(texts).null_count
-    commas = require("pyarrow.compute").match_substring(texts, ",")
-    if commas.true_count:
-        comma = count - numbers_in(texts, "comma").null_count
-        if comma >= MIN_SHARE * count and comma > point - decimal_comma:
-            return "comma"
+    point, comma = (count - numbers_in(texts, form).null_count for form in ("point", "comma"))
+    if comma >= MIN_SHARE * count and comma > point - decimal_comma:
+        with_comma = require("pyarrow.compute").match_substring(texts, ",")
+        return "comma" if with_comma.true_count else "point"
     return "point" if point >= MIN_SHARE * count else ""
 
 

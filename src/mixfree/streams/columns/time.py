@@ -319,7 +319,8 @@ def _joined(parts: Sequence[Any]) -> Array:
     whole = np.where(known, numbers, 0.0).astype(np.int64)
     known &= (whole == numbers).all(axis=0)
     hour = whole[3] if len(parts) > 3 else np.zeros_like(whole[0])
-    return dates.times_of(*whole[:3], hour * HOUR, known & (hour >= 0) & (hour <= 24))
+    known &= (hour >= 0) & (hour <= 24)
+    return dates.times_of(whole[0], whole[1], whole[2], hour * HOUR, known)
 
 
 def span_of(days: float) -> str:

@@ -1,9 +1,8 @@
 """A fit spread over processes or a cluster: each fits a part, and the fits are merged."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,22 +65,15 @@ def parts_of(files: Sequence[StreamFile], workers: int) -> list[tuple[StreamFile
     sizes = np.array([size for _, size in pieces], float)
     count = PARTS_PER_WORKER * workers if workers > 1 else 1
     middles = (np.cumsum(sizes) - sizes / 2) / max(sizes.sum(), 1.0)
-    runs = groupby(zip(middles, pieces, strict=True), key=lambda each: int(each[0] * count))
-    return [tuple(_joined([piece for _, (piece, _) in run])) for _, run in runs]
-
-
-def _joined(pieces: Sequence[StreamFile]) -> Iterator[StreamFile]:
-    """Join consecutive row groups of a file."""
-    last: StreamFile | None = None
-    for piece in pieces:
-        if last is not None and piece.start and last.row_groups and piece.row_groups:
-            last = replace(last, row_groups=(*last.row_groups, *piece.row_groups))
-            continue
-        if last is not None:
-            yield last
-        last = piece
-    if last is not None:
-        yield last
+    found: dict[int, list[StreamFile]] = {}
+    for middle, (piece, _) in zip(middles, pieces, strict=True):
+        part = found.setdefault(int(middle * count), [])
+        if part and piece.start:  # the next row group of the same file
+            groups = (*(part[-1].row_groups or ()), *(piece.row_groups or ()))
+            part[-1] = replace(part[-1], row_groups=groups)
+        else:
+            part.append(piece)
+    return [tuple(part) for part in found.values()]
 
 
 def run_on_workers(
@@ -91,10 +83,8 @@ def run_on_workers(
 
     Parameters
     ----------
-    fit
-        From :meth:`StreamFit.begin`; learns from all rows.
-    source
-        The source it was begun with.
+    fit, source
+        From :meth:`StreamFit.begin`, and the source it was begun with.
     workers
         Number of processes.
     show

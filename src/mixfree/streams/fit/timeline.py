@@ -150,17 +150,11 @@ class Timeline(State):
         sums, low, high = self._joined(first)
         of = dict(zip(COLUMNS, sums.T, strict=True))
         weight = np.where(of["tested"] > 0.0, of["weight"], np.nan)
-        return Bins(
-            np.cumsum(of["rows"]),
-            of["rows"],
-            of["tested"],
-            of["target"] / of["rows"] + self.origin,
-            low,
-            high,
-            of["predicted"] / weight + self.origin,
-            *(of[name] / weight for name in ("loss", "squares", "absolute", "correct")),
-            self.times[first].astype("M8[us]"),
-        )
+        target, predicted = of["target"] / of["rows"], of["predicted"] / weight
+        means = [of[name] / weight for name in ("loss", "squares", "absolute", "correct")]
+        every = [np.cumsum(of["rows"]), of["rows"], of["tested"], target + self.origin, low, high]
+        times = self.times[first].astype("M8[us]")
+        return Bins._make([*every, predicted + self.origin, *means, times])
 
     def _joined(self, first: Array) -> tuple[Array, Array, Array]:
         """Return sums, least and greatest targets of bins joined from these on."""

@@ -2,8 +2,9 @@
 
 Theorem 4.3 bounds the mean of ‖∇F‖² over the iterates, and Corollary 4.4 the mean of ‖∇F(w̃)‖ at one
 of them, drawn uniformly. Given the run, the mean over the draw is that of ‖∇F‖ over the iterates.
-All losses are bounded (Assumption 2.3) and smooth (Assumption 2.4). Lemmas 4.1 and 4.2 and
-Eq. (11), inequalities of every run, are checked in ``tests/reproduce/test_nonconvex.py``.
+All losses are bounded (Assumption 2.3); they are smooth (Assumption 2.4), those of networks in any
+bounded region. Lemmas 4.1 and 4.2 and Eq. (11), inequalities of every run, are checked in
+``tests/reproduce/test_nonconvex.py``.
 """
 
 from collections.abc import Callable

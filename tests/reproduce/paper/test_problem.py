@@ -85,6 +85,7 @@ def test_the_trace_is_that_of_the_reference_loop(method):
     options = {"horizon": 1000} if method == "algorithm-1" else {}
     samples, steps, gaps = trace(start(problem, method, 0.1, seed=5, **options), problem, order)
     opt = start(problem, method, 0.1, seed=5, **options)
+    assert type(opt) is mf.methods()[method]
     expected = {}
     for row in order:
         for due in opt.offer((problem.rows[row], problem.targets[row])):

@@ -3,11 +3,15 @@ import re
 import numpy as np
 import pytest
 
-from mixfree.linear.exact_learner import ExactLearner
-from mixfree.linear.losses import Squared
 from mixfree.reproduce.paper.demo import DEMO_METHODS, NAMES, run_demo
 from mixfree.reproduce.paper.fig1 import at_end
-from mixfree.reproduce.paper.problem import PAPER_METHODS, exact_trace, problem_of, stream_of
+from mixfree.reproduce.paper.problem import (
+    PAPER_METHODS,
+    ball_minimizer,
+    exact_trace,
+    problem_of,
+    stream_of,
+)
 from tests.helpers import run_command as run
 
 
@@ -33,7 +37,7 @@ def test_the_exact_fit_is_that_of_the_samples_so_far():
     """Catches rows weighted by the whole stream, and an unconstrained fit."""
     problem, order = problem_of(0), stream_of(0, 0.01, 700)
     counts, gaps = exact_trace(problem, order)
-    learner = ExactLearner(Squared(), 100, intercept=False, radius=problem.radius)
-    learner.advance(problem.rows[order], problem.targets[order])
+    rows, targets = problem.rows[order], problem.targets[order]
+    fit = ball_minimizer(rows.T @ rows, targets @ rows, problem.radius)
     assert counts[-1] == 700
-    assert gaps[-1] == pytest.approx(problem.suboptimality(learner.weights)[0], rel=1e-6)
+    assert gaps[-1] == pytest.approx(problem.suboptimality(fit[None])[0], rel=1e-6)

@@ -96,20 +96,6 @@ def test_sparse_rows_are_not_standardised_row_by_row():
     assert_same_bits(run.state_dict(), before)
 
 
-def test_a_state_inside_a_sample_is_refused():
-    """Catches a learner whose first row is taken for the replay of another one."""
-    run = Learner(Squared(), 2, "sgd-er", scale=None, options={"mixing_time": 1, "buffer": 3})
-    opt = mf.SGDER(np.zeros(3), mixing_time=1, buffer=3)
-    for row in np.eye(3):
-        for due in opt.offer((row[:2], 1.0)):
-            opt.tell(np.append(due[0], 1.0))
-            break
-    before = run.state_dict()
-    with pytest.raises(ValueError, match="it is in the middle of a sample"):
-        run.load_state_dict({"optimizer": opt.state_dict(), "sparse": None, "scale": None})
-    assert_same_bits(run.state_dict(), before)
-
-
 def test_an_automatic_memory_is_for_dense_rows_only():
     """Caught: sparse rows kept as dense ones, also after loading, and a memory that is gone after
     a refused call."""

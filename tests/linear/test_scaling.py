@@ -220,19 +220,3 @@ def test_a_kernel_run_changes_units_as_the_optimiser_does(name, output, dtype):
 
     other.advance(kernel, (rows,), range(1))
     assert_same_bits(one.state_dict(), other.state_dict())
-
-
-@pytest.mark.parametrize(
-    ("name", "factor", "message"),
-    [("scale", 0.0, "a scale is not positive"), ("spread", -1.0, "a spread is negative")],
-)
-def test_a_damaged_scale_is_refused(name, factor, message):
-    """Catches a division by 0 at the next row."""
-    rows = np.random.default_rng(0).standard_normal((20, COLUMNS))
-    learner = Learner(Squared(), COLUMNS, "mag", scale="running")
-    learner.advance(rows, rows[:, 0])
-    state, weights = learner.state_dict(), learner.weights
-    state["scale"][name] = factor * state["scale"][name]
-    with pytest.raises(ValueError, match=message):
-        learner.load_state_dict(state)
-    np.testing.assert_array_equal(learner.weights, weights)

@@ -49,7 +49,7 @@ SETTINGS = [
     {"method": "ladder", "radius": 2.0, "fit_intercept": False},
     {"method": "ladder", "memory": 60, "draws": 2},
     {"method": "exact"},
-    {"method": "exact", "radius": 2.0, "fit_intercept": False},
+    {"method": "exact", "fit_intercept": False},
     {"method": "exact", "half_life": 50},
     {"loss": "huber", "memory": 100},
 ]
@@ -357,7 +357,8 @@ def fitted_in_parts(x, y):
         ({"epochs": 5}, "`epochs=5` is for iterative methods"),
         ({"memory": 64}, "`memory=64` keeps rows, and the exact fit with the squared loss needs "),
         ({"l2": -1.0}, "l2 must be at least 0 and finite, not -1.0"),
-        ({"radius": 0.0}, "radius must be positive and finite, not 0.0"),
+        ({"method": "mag", "radius": 0.0}, "radius must be positive and finite, not 0.0"),
+        ({"radius": 1.0}, "`radius` is for iterative methods: name one as `method`"),
         ({"scale": "running", "method": "sgd-er", "options": {"mixing_time": 2}}, "replays"),
         ({"method": "emd"}, r"emd .* give `mixing_time`, as in options=\{"),
         (

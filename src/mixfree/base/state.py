@@ -78,8 +78,6 @@ def shallow(one: T) -> T:
 class State:
     """Base class of states: dataclasses of numbers, arrays and other states.
 
-    A class that is not a dataclass lists the attributes that it saves in :meth:`names`.
-
     Examples
     --------
     >>> @dataclass(slots=True)
@@ -93,6 +91,7 @@ class State:
     """
 
     __slots__ = ()
+    saved: ClassVar[tuple[str, ...]] = ()  # names to save; by default the fields of a dataclass
     grows: ClassVar[tuple[str, ...]] = ()  # names of arrays to which a run adds rows
     units: ClassVar[Mapping[str, str]] = {}  # names of "points" and "gradients" of a UnitChange
 
@@ -141,7 +140,7 @@ class State:
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """Names of the fields."""
-        return _names(cls)  # type: ignore[arg-type]
+        return cls.saved or _names(cls)  # type: ignore[arg-type]
 
     def _restored_field(self, name: str, value: Any, what: str) -> Any:
         mine = getattr(self, name)

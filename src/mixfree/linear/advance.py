@@ -8,13 +8,7 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_not_negative
 from mixfree.core.optimizer import Optimizer
-from mixfree.linear.losses import (
-    Family,
-    Loss,
-    has_twin,
-    linear_gradient,
-    loss_twin,
-)
+from mixfree.linear.losses import Family, Loss, has_twin, linear_gradient, loss_twin
 from mixfree.linear.scaling import Rescaling, RunningScale
 
 
@@ -144,9 +138,7 @@ def _check_arrays(
         if np.asarray(value).dtype.kind not in "biuf":
             raise ValueError(f"{name} must hold real numbers, not {np.asarray(value).dtype}")
     x: Array = np.ascontiguousarray(rows, dtype=opt.x.dtype)
-    y: Array = np.ascontiguousarray(
-        targets, dtype=np.float64 if opt.x.itemsize == 8 else np.float32
-    )
+    y: Array = np.ascontiguousarray(targets, dtype=opt.x.dtype)
     if x.ndim != 2:
         raise ValueError(f"rows must be a matrix, not shape {x.shape}")
     if y.shape != (x.shape[0],):

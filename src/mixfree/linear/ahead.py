@@ -12,6 +12,7 @@ correlated or drift (adaptive conformal inference: Gibbs and Candès 2021, Angel
 """
 
 import math
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -37,23 +38,6 @@ AT_LEAST = math.log(2.0)  # least −log of the probability at which two classes
 class Ahead(State):
     """The last predictions of rows before they were learnt.
 
-    Parameters
-    ----------
-    rows
-        Rows of the stream so far.
-    start
-        Row at which the last window began, or the first one will begin.
-    due
-        Row from which on the next window has new weights.
-    weights
-        Those that predict; one row per output.
-    tests
-        Predictions per output and the target of each row, with room for more.
-    renewals
-        Weights are new after 1/renewals of the rows or sooner.
-    filled
-        Rows of ``tests`` that are used; the last ``KEPT`` of them count.
-
     Examples
     --------
     >>> ahead = Ahead.begin(outputs=1, columns=1, intercept=True, renewals=4)
@@ -66,15 +50,16 @@ class Ahead(State):
     (array([3.08...]), array([6.66...]))
     """
 
-    rows: int
-    start: int
-    due: int
-    weights: Array
-    tests: Array
-    renewals: int
-    filled: int = 0
+    rows: int  # of the stream so far
+    start: int  # row at which the last window began, or the first one will begin
+    due: int  # row from which on the next window has new weights
+    weights: Array  # those that predict, one row per output
+    tests: Array  # predictions per output and the target of each row, with room for more
+    renewals: int  # weights are new after 1/renewals of the rows or sooner
+    filled: int = 0  # rows of `tests` that are used; the last KEPT of them count
 
     grows: ClassVar[tuple[str, ...]] = ("tests",)
+    saved: ClassVar[tuple[str, ...]] = ("rows", "start", "due", "weights", "tests")
 
     @classmethod
     def begin(cls, outputs: int, columns: int, intercept: bool, renewals: int) -> Self:
@@ -84,13 +69,7 @@ class Ahead(State):
 
     def successor(self) -> Self:
         """Return a copy that shares the predictions; only one of the two may be continued."""
-        kept = self.weights, self.tests, self.renewals, self.filled
-        return type(self)(self.rows, self.start, self.due, *kept)
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """The fields to save."""
-        return "rows", "start", "due", "weights", "tests"
+        return copy(self)
 
     def plain(self) -> dict[str, Any]:
         """Return the fields to save, with the predictions that count."""
@@ -100,11 +79,6 @@ class Ahead(State):
         """Return the state from which ``plain`` was made, after checking it."""
         found = State.restored(self, plain, what)
         return replace(found, filled=len(found.tests))
-
-    def check(self, what: str) -> None:
-        """Only so many predictions are kept."""
-        if len(self.tests) > KEPT:
-            raise ValueError(f"state of the {what} does not fit: {len(self.tests)} tests")
 
     @property
     def last(self) -> Array:
@@ -161,11 +135,7 @@ class Ahead(State):
         """Add the predictions of another stream, as if it followed."""
         self.keep(other.last[:, :-1], other.last[:, -1])
         self.rows += other.rows
-        self._begin_anew()
-
-    def _begin_anew(self) -> None:
-        """Let the next window, with new weights, begin with the next row."""
-        self.start = self.due = max(self.rows, self.start)
+        self.start = self.due = max(self.rows, self.start)  # the next window is a new one
 
     def mapped(self, change: ColumnMap) -> Self:
         """Return the same predictions, for mapped columns; unless they are placed, a new window."""
@@ -175,7 +145,7 @@ class Ahead(State):
         )
         found.filled = len(found.tests)
         if not change.places:  # no weights of the new columns need predict the same
-            found._begin_anew()
+            found.start = found.due = max(found.rows, found.start)
         return found
 
     def _tests(self) -> tuple[Array, Array]:

@@ -83,8 +83,7 @@ def probabilities(predictions: Array) -> Array:
     array([[0.5, 0.5],
            [0. , 1. ]])
     """
-    found: Array = np.exp(log_probabilities(predictions))
-    return found
+    return np.asarray(np.exp(log_probabilities(predictions)))
 
 
 def log_probabilities(predictions: Array) -> Array:
@@ -96,7 +95,5 @@ def log_probabilities(predictions: Array) -> Array:
     array([[-1000.,    -0.]])
     """
     if predictions.ndim == 1:
-        logarithms: Array = special.log_expit(np.column_stack([-predictions, predictions]))
-    else:
-        logarithms = special.log_softmax(predictions, axis=1)
-    return logarithms
+        return np.asarray(special.log_expit(np.column_stack([-predictions, predictions])))
+    return np.asarray(special.log_softmax(predictions, axis=1))

@@ -38,7 +38,7 @@ class ExactLearner:
         Number of features.
     dtype
         dtype of the weights; all arithmetic is in double precision.
-    intercept, l2, radius, half_life, memory, seed
+    intercept, l2, half_life, memory, seed
         As for the estimators. The squared loss keeps no rows for its weights; bytes of memory limit
         the sums behind its intervals.
     looks_ahead
@@ -62,7 +62,6 @@ class ExactLearner:
         dtype: npt.DTypeLike = np.float64,
         intercept: bool = True,
         l2: float | None = 0.0,
-        radius: float | None = None,
         half_life: float | str | None = None,
         memory: int | str = "32MB",
         seed: int = 0,
@@ -70,11 +69,10 @@ class ExactLearner:
     ) -> None:
         self.loss, self.dtype = loss, np.dtype(dtype)
         self._fit: SquaredFit | Forgetting | GlmFit
-        common: dict[str, Any] = {"intercept": intercept, "radius": radius}
         if not isinstance(loss, Squared):
             if half_life is not None:
                 raise ValueError(f"half_life needs loss='squared', not {shown(loss)}")
-            self._fit = GlmFit(loss, columns, l2=l2, memory=memory, seed=seed, **common)
+            self._fit = GlmFit(loss, columns, intercept=intercept, l2=l2, memory=memory, seed=seed)
         elif not isinstance(memory, str):
             rows = check_whole(memory, "memory")
             raise ValueError(
@@ -82,9 +80,9 @@ class ExactLearner:
                 "none: leave it out, give bytes such as '32MB', or name a `method`"
             )
         elif half_life is None:
-            self._fit = SquaredFit(columns, l2=l2 or 0.0, memory=memory, **common)
+            self._fit = SquaredFit(columns, intercept=intercept, l2=l2 or 0.0, memory=memory)
         else:
-            self._fit = Forgetting(columns, half_life, l2=l2 or 0.0, **common)
+            self._fit = Forgetting(columns, half_life, intercept=intercept, l2=l2 or 0.0)
         self._ahead: Ahead | None = None
         if looks_ahead:
             renewals = PARTS if half_life is None else WINDOWS
@@ -103,8 +101,7 @@ class ExactLearner:
     @property
     def columns(self) -> int:
         """Number of features."""
-        fit = self._fit
-        return fit.settings.columns if isinstance(fit, GlmFit) else fit.columns
+        return self._fit.columns
 
     @property
     def method(self) -> str:
@@ -220,11 +217,6 @@ class ExactLearner:
 
         The other columns were 0 in all rows so far. Learners of different columns can be merged
         once each is placed among the columns of both.
-
-        Raises
-        ------
-        ValueError
-            If there is not one place for each column, among the new ones.
         """
         return self._mapped(ColumnMap.placing(places, columns))
 

@@ -291,7 +291,9 @@ class Learner:
             scale = copy.deepcopy(scale).restored(state["scale"], "running scale")
         lazy = state["sparse"] is not None
         run, sparse = self._optimizer, None
-        if self._dense_only and (lazy or not _remembers(state["optimizer"])):
+        with loading("learner"):
+            kept = not lazy and state["optimizer"]["settings"]["gradient"]["kind"]
+        if self._dense_only and kept != Reservoir.__name__:
             run = self._start()
         if lazy:
             sparse = SparseLinear(run, self.loss, self.l2)
@@ -299,22 +301,7 @@ class Learner:
         else:
             run = copy.deepcopy(run)
             run.load_state_dict(state["optimizer"])
-            check_between_samples(run)
         self._optimizer, self._sparse, self._scale = run, sparse, scale
-
-
-def _remembers(state: Any) -> bool:
-    """Whether a state is of an optimiser with a memory."""
-    with loading("learner"):
-        return bool(state["settings"]["gradient"]["kind"] == Reservoir.__name__)
-
-
-def check_between_samples(opt: Optimizer) -> None:
-    """Raise ValueError for a run in the middle of a sample, where a learner never stops."""
-    run = opt.export_run(own=False).gradient
-    full = isinstance(opt.gradient, Replay) and len(run.block) >= opt.gradient.block_size
-    if full or getattr(run, "turn", None) or getattr(run, "waiting", None):
-        raise ValueError("state of the learner does not fit: it is in the middle of a sample")
 
 
 def dense(rows: Any) -> Array:

@@ -81,54 +81,31 @@ def learner_for(
     found = chosen_method(method, loss, columns + bool(fit_intercept))
     if scale is not None:
         check_one_of(scale, "scale", ("auto", "running"))
+    given: dict[str, Any] = {"radius": radius, "draws": draws, "step_scale": step_scale}
+    given |= {"output": output, "options": options}
+    given = {name: value for name, value in given.items() if value is not None}
     if found == "exact":
-        _refuse(
-            "is for iterative methods: name one as `method`, such as 'ladder'",
-            step_scale=step_scale,
-            output=output,
-            options=options,
-            draws=draws,
-        )
-        return ExactLearner(
-            loss,
-            columns,
-            dtype=dtype,
-            intercept=bool(fit_intercept),
-            l2=l2,
-            radius=radius,
-            half_life=half_life,
-            memory=MEMORY if memory is None or memory == AUTO else memory,
-            seed=seed,
-            looks_ahead=looks_ahead,
-        )
-    _refuse("needs `method='exact'`", half_life=half_life)
+        for name in given:
+            raise ValueError(
+                f"`{name}` is for iterative methods: name one as `method`, such as 'ladder'"
+            )
+        given = {"half_life": half_life, "looks_ahead": looks_ahead, "l2": l2, "seed": seed}
+        given |= {"dtype": dtype, "intercept": bool(fit_intercept)}
+        kept = MEMORY if memory is None or memory == AUTO else memory
+        return ExactLearner(loss, columns, memory=kept, **given)
+    if half_life is not None:
+        raise ValueError("`half_life` needs `method='exact'`")
     # Imported late: loading the compiler takes longer than most exact fits.
     from mixfree.linear.learner import Learner
 
-    settings: dict[str, Any] = {
-        "dtype": dtype,
-        "fit_intercept": bool(fit_intercept),
-        "l2": 0.0 if l2 is None else l2,
-        "radius": radius,
-        "scale": scale,
-        "step_scale": step_scale,
-        "output": output,
-        "options": options,
-        "seed": seed,
-    }
     if memory is None:
         memory = AUTO if found == "ladder" else 0
-    settings["dense_only"] = memory == AUTO
+    dense_only = memory == AUTO
     if isinstance(memory, str):
-        size = MEMORY if memory == AUTO else memory
-        memory = max(1, int(check_bytes(size, "memory", SIZES) / (8 * (columns + 2))))
-    if check_whole(memory, "memory", least=0) == 0:
-        _refuse("is for a memory: give its number of rows, such as `memory=2048`", draws=draws)
-    settings |= {"memory": memory, "draws": 1 if draws is None else draws}
-    return Learner(loss, columns, found, **settings)
-
-
-def _refuse(why: str, **given: Any) -> None:
-    for name, value in given.items():
-        if value is not None:
-            raise ValueError(f"`{name}` {why}")
+        size = check_bytes(MEMORY if memory == AUTO else memory, "memory", SIZES)
+        memory = max(1, int(size / (8 * (columns + 2))))
+    if check_whole(memory, "memory", least=0) == 0 and "draws" in given:
+        raise ValueError("`draws` is for a memory: give its number of rows, such as `memory=2048`")
+    given |= {"memory": memory, "dense_only": dense_only, "scale": scale, "seed": seed}
+    given |= {"dtype": dtype, "fit_intercept": bool(fit_intercept), "l2": l2 or 0.0}
+    return Learner(loss, columns, found, **given)

@@ -48,27 +48,14 @@ class RunningScale(State):
     [0.0, 1.0, 0.0]
     """
 
+    saved = ("mean", "spread", "shift", "scale", "farthest", "count")
+
     def __init__(self, columns: int, centred: bool) -> None:
         self.centred, self._due = centred, np.zeros(1, np.int64)
         self.count = np.zeros(1, np.int64)
+        # Sums of squares around the mean, and the largest deviation of rows that changed the units.
         self.mean, self.spread, self.shift, self.farthest = np.zeros((4, columns))
         self.scale = np.ones(columns)
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """The attributes to save: statistics of the columns, and the current units.
-
-        ``spread`` is the sum of squared deviations from the mean, ``farthest`` the largest
-        deviation among rows that made new units necessary.
-        """
-        return "mean", "spread", "shift", "scale", "farthest", "count"
-
-    def check(self, what: str) -> None:
-        """Counts and spreads are not negative, and scales are positive."""
-        if self.count[0] < 0 or (self.spread < 0.0).any() or (self.farthest < 0.0).any():
-            raise ValueError(f"state of the {what} does not fit: a spread is negative")
-        if not (self.scale > 0.0).all():
-            raise ValueError(f"state of the {what} does not fit: a scale is not positive")
 
     @property
     def current(self) -> Units:
@@ -121,14 +108,7 @@ def original(columns: int) -> Units:
 class Rescaling:
     """A change of the columns' units, applied to a run over standardised rows.
 
-    Parameters
-    ----------
-    outputs
-        Outputs of the model, with one block of weights each.
-    intercept
-        1 if each block ends with an intercept, else 0.
-    old, new
-        The units before and after.
+    There is one block of weights per output, with 1 intercept at its end or 0.
 
     Examples
     --------

@@ -53,7 +53,7 @@ class StreamModel(Results, ABC):
         Adds ½·l2·‖weights‖² to every row's loss (scikit-learn's ``alpha``). ``None`` is 0, or, for
         the exact method with classes, just enough to keep the weights of separable ones finite.
     radius
-        Keeps the weights in a ball of this radius around the origin.
+        For iterative methods: keeps the weights in a ball of this radius around the origin.
     scale
         ``"running"`` standardises the features for iterative methods by the rows seen so far, to
         which ``step_scale``, ``l2`` and ``radius`` then refer; ``None`` does not. ``"auto"`` is

@@ -147,25 +147,6 @@ def test_sizes_that_explode_or_begin_late_stay_finite():
     assert np.abs(late @ w[:3] + w[3]).max() < 100.0
 
 
-def test_a_radius_holds_for_the_weights_in_force():
-    x, y = stream(2000)
-    for half_life in (50.0, 200.0):
-        found = added(x, 100.0 * y, half_life=half_life, radius=0.5).weights()[0, :3]
-        assert np.linalg.norm(found) == pytest.approx(0.5)
-    mixture = added(x, 100.0 * y, radius=0.5).weights()[0, :3]
-    assert 0.4 < np.linalg.norm(mixture) <= 0.5 + 1e-9
-
-
-def test_a_radius_holds_for_columns_of_very_different_sizes():
-    """Catches a multiplier that is given up because it is nothing beside the largest ridge."""
-    x, y = stream(1007, columns=2)
-    x *= [1.0, 1e12]
-    found = added(x, y + 2.0 * x[:, 0], half_life=100.0, radius=0.5).weights()[0]
-    prior = PRIOR_ROWS * x[:, 1:].var(axis=0)
-    rest = direct(x[:, 1:], y + 1.5 * x[:, 0], 100.0, lambda weight: prior, True)
-    np.testing.assert_allclose(found[:2], [0.5, *rest], rtol=1e-9)
-
-
 def test_the_combination_is_the_least_of_all_not_only_of_pairs():
     rng = np.random.default_rng(5)
     grid = rng.dirichlet(np.full(4, 0.5), 20_000)
@@ -223,14 +204,9 @@ def test_a_wrong_state_is_refused_and_nothing_has_changed():
     x, y = stream(3000)
     forgetting = added(x, y)
     before = forgetting.copy()
-    for name, spoil in (
-        ("products", lambda a: a[:-1]),
-        ("errors", lambda a: a * np.nan),
-        ("changes", lambda a: a + 99),
-    ):
+    for name, spoil in (("products", lambda a: a[:-1]), ("errors", lambda a: a * np.nan)):
         state = forgetting.plain()
-        part = state
-        part[name] = spoil(part[name])
+        state[name] = spoil(state[name])
         with pytest.raises(ValueError, match="does not fit"):
             forgetting.restored(state, "sums")
         assert_same_bits(forgetting.plain(), before.plain())

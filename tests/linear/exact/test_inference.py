@@ -73,7 +73,7 @@ def test_intervals_of_independent_rows_agree_with_the_usual_sandwich():
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("options", [{}, {"l2": 0.3}, {"radius": 0.4}])
+@pytest.mark.parametrize("options", [{}, {"l2": 0.3}])
 def test_scores_are_those_of_the_rows_at_the_weights_of_the_end(intercept, options):
     rng = np.random.default_rng(3)
     x = rng.normal(size=(3000, 2)) + np.array([0.0, 5.0])

@@ -109,26 +109,6 @@ def test_a_ridge_on_columns_of_extreme_size_neither_overflows_nor_vanishes():
     assert fitted(x[:, [1]], y, l2=1.0).weights[0, 0] == pytest.approx(large, rel=1e-12)
 
 
-@pytest.mark.parametrize("l2", [0.0, 0.05])
-@pytest.mark.parametrize("radius", [1e-6, 0.1, 0.7, 1e6])
-def test_on_the_ball_the_gradient_points_to_the_origin(radius, l2):
-    x, y, _ = problem(500, 4, 3)
-    found = fitted(x, y, l2=l2, radius=radius)
-    w, b = found.weights[0, :-1], found.weights[0, -1]
-    free = fitted(x, y, l2=l2).weights[0]
-    if np.linalg.norm(free[:-1]) <= radius:
-        np.testing.assert_array_equal(found.weights[0], free)
-        return
-    assert np.linalg.norm(w) == pytest.approx(radius, rel=1e-12)
-    residual = x @ w + b - y
-    gradient = x.T @ residual / 500 + l2 * w
-    assert residual.sum() == pytest.approx(0.0, abs=1e-8 * np.abs(y).sum())
-    multiplier = -(gradient @ w) / (w @ w)
-    assert multiplier > 0.0
-    assert np.abs(gradient + multiplier * w).max() < 1e-8 * np.abs(gradient).max()
-    assert found.penalty == pytest.approx(l2 + multiplier, rel=1e-6)
-
-
 def test_how_near_collinear_columns_may_be_is_as_documented():
     rng = np.random.default_rng(4)
     a, noise = rng.normal(size=(2, 20_000))

@@ -92,7 +92,7 @@ def test_rows_that_are_repeated_do_not_shrink_intervals_and_are_not_counted(loss
 
 @pytest.mark.parametrize(
     ("options", "late"),
-    [({}, 1.0), ({"l2": 0.3}, 9.0), ({"radius": 0.4}, 1.0), ({"intercept": False}, 1.0)],
+    [({}, 1.0), ({"l2": 0.3}, 9.0), ({"intercept": False}, 1.0)],
 )
 def test_errors_and_profile_are_those_of_the_rows_scores_at_the_weights_of_the_end(options, late):
     """Scores without the penalty, or of weights before the end, do not sum to 0.

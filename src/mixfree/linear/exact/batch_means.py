@@ -48,10 +48,7 @@ class Wald(NamedTuple):
 class BlockSquares:
     """Squares of sums of scores over blocks of 1, 2, 4, … consecutive rows.
 
-    Parameters
-    ----------
-    size_of
-        Returns the sum of squares of scores, which are stacked along the first axis.
+    ``size_of`` returns the sum of squares of scores, which are stacked along the first axis.
 
     Examples
     --------
@@ -72,10 +69,9 @@ class BlockSquares:
         while len(scores):
             if level == len(self.levels):
                 self.levels.append(Level(1 << level, 0.0, 0))
-            length, squares, blocks = self.levels[level]
-            self.levels[level] = Level(
-                length, squares + self._size_of(scores), blocks + len(scores)
-            )
+            squares, blocks = self.levels[level][1:]
+            now = Level(1 << level, squares + self._size_of(scores), blocks + len(scores))
+            self.levels[level] = now
             scores = np.concatenate([self._odd.get(level, scores[:0]), scores])
             even = len(scores) // 2 * 2
             self._odd[level] = scores[even:]
@@ -88,21 +84,12 @@ class BlockSquares:
 
 
 class BatchMeans(ABC):
-    """Intervals, effective sample size and correlation profile of a fit by batch means.
-
-    Parameters
-    ----------
-    weights
-        Weights of the fit in the units of the rows: one row per output, the intercept last.
-    rows, length
-        Number of rows in the stream and in each batch.
-    size, unit
-        Divisors that standardise the columns and the targets.
-    """
+    """Intervals, effective sample size and correlation profile of a fit by batch means."""
 
     def __init__(self, weights: Array, rows: int, length: int, size: Array, unit: Array) -> None:
-        self._weights, self._rows, self._length = weights, rows, length
-        self._size, self._unit = size, unit
+        self._weights = weights  # one row per output, the intercept last
+        self._rows, self._length = rows, length  # of the stream, and of each batch
+        self._size, self._unit = size, unit  # divisors that standardise columns and targets
 
     @cached_property
     @abstractmethod
@@ -176,14 +163,11 @@ class BatchMeans(ABC):
         """Standard errors in the shape of the weights; infinite where they are unknown."""
         if not self.enough:
             return np.full(self._weights.shape, np.inf)
-        slopes = self._changes[:, :, : len(self._size)]
-        with np.errstate(over="ignore"):
-            each = np.eye(len(self._size), self._changes.shape[2])
-            squares = np.einsum("btk,btk->tk", slopes, slopes) + self._missing(each).T
-            errors: Array = np.sqrt(squares) / self._size
-            errors *= self._unit[:, None]
-        errors[self._unknown] = np.inf
         columns = len(self._size)
+        slopes, each = self._changes[:, :, :columns], np.eye(columns, self._changes.shape[2])
+        squares = np.einsum("btk,btk->tk", slopes, slopes) + self._missing(each).T
+        errors: Array = np.sqrt(squares) / self._size * self._unit[:, None]
+        errors[self._unknown] = np.inf
         if self._weights.shape[1] == columns:
             return errors
         return np.column_stack([errors, self.mean_error(np.zeros((1, columns)))[0]])
@@ -260,7 +244,7 @@ class BatchMeans(ABC):
         is known about the lengths in between.
         """
         found = {level.length: level for level in self._levels}
-        if not found:
+        if not found or found[1].blocks < MIN_BATCHES:
             return Profile(np.zeros(0, dtype=int), np.zeros(0), np.zeros(0, dtype=int))
         one = found[1].squares / found[1].blocks
         batch, joined = self._length, self._scores
@@ -269,26 +253,18 @@ class BatchMeans(ABC):
             rest = self._unexplained * batch * len(joined)
             found[batch] = Level(batch, self._size_of(joined) + rest, len(joined))
             joined, batch = pair_sums(joined), 2 * batch
-        levels = [level for _, level in sorted(found.items()) if level.blocks >= MIN_BATCHES]
-        scale = one if one > 0.0 else 1.0
+        known = [level for _, level in sorted(found.items()) if level.blocks >= MIN_BATCHES]
+        lengths, squares, blocks = map(np.array, zip(*known, strict=True))
         # The fit makes all scores sum to 0, which removes the variance of one block.
-        inflation = [
-            level.squares / level.blocks / level.length / scale / (1.0 - level.length / self._rows)
-            for level in levels
-        ]
-        return Profile(
-            np.array([level.length for level in levels]),
-            np.array(inflation) if one > 0.0 else np.ones(len(levels)),
-            np.array([level.blocks for level in levels]),
-        )
+        each = one * (1.0 - lengths / self._rows)
+        inflation = squares / blocks / lengths / each if one > 0.0 else np.ones(len(known))
+        return Profile(lengths, inflation, blocks)
 
     @property
     def effective_rows(self) -> float:
-        """Effective sample size: equivalent number of independent rows.
+        """Effective sample size: the rows over the variance inflation that the intervals use.
 
-        The number of rows over the variance inflation that the intervals use: that of blocks as
-        long as the batches, times the inflation by correlated neighbours. NaN if there are fewer
-        than 8 batches or their scores do not vary.
+        It is NaN if there are fewer than 8 batches or their scores do not vary.
         """
         profile = self.profile
         ratios = profile.ratios[profile.lengths == self._length]

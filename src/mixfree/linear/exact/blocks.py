@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import MAX_VALUE, MIN_VALUE, Array
 from mixfree.base.checks import check_values, check_whole
-from mixfree.base.state import State
+from mixfree.base.state import State, shallow
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums
 
@@ -69,22 +69,15 @@ class Chunk(State):
         return Chunk(change.rows(self.rows), self.targets.copy(), self.weights.copy())
 
     def check(self, what: str) -> None:
-        """All rows have a target and a positive weight."""
+        """All rows have a target and a weight."""
         if not len(self.rows) == len(self.targets) == len(self.weights):
             raise ValueError(f"state of the {what} does not fit: its arrays differ in length")
-        if not (self.weights > 0.0).all():
-            raise ValueError(f"state of the {what} does not fit: each row needs a positive weight")
 
 
 class Blocks(State):
     """Cuts a stream into blocks whose borders depend only on the number of rows before them.
 
     Pending rows, which do not fill a block yet, are stored. Rows of weight 0 are skipped.
-
-    Parameters
-    ----------
-    columns
-        Number of features per row.
     """
 
     def __init__(self, columns: int) -> None:
@@ -155,10 +148,6 @@ class Blocks(State):
         self._room.write(start, _dense(x), y, 1.0 if w is None else w)
         self.filled = end
 
-    def copy(self) -> Self:
-        """Return an independent copy."""
-        return self.restored(self.plain(), "blocks")
-
     def plain(self) -> dict[str, Any]:
         """Return copies of the pending rows, targets and weights."""
         return self._room.part(0, self.filled).plain()
@@ -168,6 +157,32 @@ class Blocks(State):
         found = type(self)(self.columns)
         found._room = found._room.restored(plain, what)
         found.filled = len(found._room)
+        return found
+
+
+class Fit(State):
+    """What all fits to a stream share: pending rows, and answers until the next rows arrive."""
+
+    def __init__(self, columns: int) -> None:
+        self.samples, self._blocks = 0, Blocks(columns)
+        self._solution: Any = None
+        self._inference: Any = None
+
+    @property
+    def columns(self) -> int:
+        """Number of features."""
+        return self._blocks.columns
+
+    def successor(self) -> Self:
+        """Return a copy that shares all arrays; only one of the two may be continued."""
+        twin = shallow(self)
+        twin._blocks = shallow(self._blocks)
+        return twin
+
+    def restored(self, plain: Any, what: str) -> Self:
+        """Return the fit from which ``plain`` was made, after checking it."""
+        found = super().restored(plain, what)
+        found._solution = found._inference = None
         return found
 
 

@@ -9,11 +9,10 @@ from scipy.linalg import lapack
 
 from mixfree.base.arithmetic import MIN_VALUE, Array
 from mixfree.base.checks import check_not_negative, check_positive, check_values, shown
-from mixfree.base.state import State, shallow
-from mixfree.linear.exact.blocks import Blocks
+from mixfree.base.state import shallow
+from mixfree.linear.exact.blocks import Fit
 from mixfree.linear.exact.mapping import ColumnMap
-from mixfree.linear.exact.solve import solve
-from mixfree.linear.exact.sums import Sums, not_negative
+from mixfree.linear.exact.solve import factored, inverse_times
 
 HALF_LIVES = (50.0, 200.0, 800.0, 3200.0, 12800.0, math.inf)
 LOSS_HALF_LIFE = 2000.0  # half-life, in rows, of the test-then-train losses
@@ -26,11 +25,10 @@ ROWS_PER_ORIGIN = 4096  # rows between changes of the origin: a multiple of MAX_
 PRIOR_ROWS = 1.0  # strength of the ridge, in rows with each column's own deviation
 ROUNDING = np.finfo(np.float64).eps  # least variance over mean square
 MAX_LOSS = 1e290  # largest loss of a block that counts, so that it can be forgotten
-MAX_RIDGE = 1e300
 MAX_LOSS_RATIO = 1e6  # a half-life whose loss is this many times the least has no share
 
 
-class Forgetting(State):
+class Forgetting(Fit):
     r"""Fits a linear model with the squared loss; a row's weight halves every ``half_life`` rows.
 
     With ``"auto"`` there are sums for several half-lives. Each block of 32 rows is predicted with
@@ -50,7 +48,7 @@ class Forgetting(State):
         Number of features.
     half_life
         Number of rows, or ``"auto"`` for a mixture of 50, 200, 800, 3,200, 12,800 and never.
-    intercept, l2, radius
+    intercept, l2
         As in :func:`mixfree.linear.exact.solve.solve`.
 
     Examples
@@ -65,6 +63,18 @@ class Forgetting(State):
     """
 
     grows: ClassVar[tuple[str, ...]] = ("_changes",)
+    saved = (
+        "samples",
+        "_blocks",
+        "_learnt",
+        "_origin",
+        "_products",
+        "_prior",
+        "_rest",
+        "_solved",
+        "_errors",
+        "_changes",
+    )
 
     def __init__(
         self,
@@ -73,8 +83,8 @@ class Forgetting(State):
         *,
         intercept: bool = True,
         l2: float = 0.0,
-        radius: float | None = None,
     ) -> None:
+        super().__init__(columns)
         if isinstance(half_life, str):
             if half_life != "auto":
                 raise ValueError(
@@ -89,10 +99,7 @@ class Forgetting(State):
         length = max(min(BLOCK, shortest), min(shortest / BLOCKS_PER_HALF_LIFE, MAX_BLOCK))
         self._block = 1 << max(int(length).bit_length() - 1, 0)
         self._intercept, self._l2 = bool(intercept), check_not_negative(l2, "l2")
-        self._radius = None if radius is None else check_positive(radius, "radius")
-        self.columns, self.samples, size = columns, 0, columns + 2
-        self._blocks = Blocks(columns)
-        self._learnt = 0  # rows in the products
+        self._learnt, size = 0, columns + 2  # rows in the products
         self._origin = np.zeros(size)
         # Of (1, columns, target) about the origin, per half-life.
         self._products = np.zeros((len(self.half_lives), size, size))
@@ -103,13 +110,6 @@ class Forgetting(State):
         self._solved = np.zeros(candidates, dtype=np.int64)
         self._errors = np.zeros((candidates, candidates))  # discounted products
         self._changes = np.zeros((0, 2), dtype=np.int64)  # first row and number of the best
-        self._weights: Array | None = None
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """The attributes to save."""
-        arrays = "_origin", "_products", "_prior", "_rest", "_solved", "_errors", "_changes"
-        return "samples", "_blocks", "_learnt", *arrays
 
     @property
     def half_life(self) -> float:
@@ -136,16 +136,19 @@ class Forgetting(State):
 
     def weights(self) -> Array:
         """Return one row, in the units of the rows; an intercept is last."""
-        if self._weights is None:
+        if self._solution is None:
             waiting, twin = self._blocks.pending, self
             if waiting is not None:
                 twin = shallow(self)
                 twin._take(*waiting)
-            shares = enumerate(self.shares.values())
-            self._weights = np.sum(
-                [share * twin._fitted(h) for h, share in shares if share > 0.0], axis=0
-            )
-        return self._weights
+            prior, shares = twin._priors(), enumerate(self.shares.values())
+            parts = [share * twin._fitted(h, prior) for h, share in shares if share > 0.0]
+            found = np.sum(parts, axis=0)
+            slopes, origin = found[-self.columns :] if self.columns else found[:0], twin._origin
+            level = found[:1] + origin[-1] - slopes @ origin[1:-1]
+            self._solution = np.append(slopes, level if self._intercept else [])[None]
+        weights: Array = self._solution
+        return weights
 
     rough_weights = weights  # solved for as quickly
 
@@ -154,7 +157,7 @@ class Forgetting(State):
         together = max(ROWS_TOGETHER // self._block, 1)
         self._blocks.cut(rows, targets, weights, lambda: self._block, self._take, together)
         self.samples += len(np.asarray(targets))
-        self._weights = None
+        self._solution = None
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Learn from whole blocks, or from a single shorter one."""
@@ -221,28 +224,24 @@ class Forgetting(State):
 
     def _solve(self, h: int) -> None:
         """Solve for new weights of a half-life, for the next blocks."""
-        first, failed = 0 if self._intercept else 1, self._radius is not None
-        if not failed:
-            products = self._products[h]
-            matrix = products[first:-1, first:-1].copy()
-            diagonal = matrix.reshape(-1)[:: len(matrix) + 1]
-            diagonal += self._ridge(float(products[0, 0]), self._prior)[first:]
-            # The matrix is symmetric: its transpose has the memory order that LAPACK needs.
-            _, found, failed = lapack.dposv(matrix.T, products[-1, first:-1], overwrite_a=1)
-        if failed:  # there is a ball, or columns depend on each other
-            weights, origin = self._fitted(h), self._origin
-            level = weights @ np.append(origin[1:-1], 1.0)[: weights.shape[1]] - origin[-1]
-            found = np.append(level, weights[:, : self.columns])[first:]
-        np.negative(found, out=self._rest[h, 0, first:-1])
+        np.negative(self._fitted(h, self._prior), out=self._rest[h, 0, not self._intercept : -1])
 
-    def _ridge(self, weight: float, prior: Array) -> Array:
-        """Return the diagonal to add to the products of (1, columns), for this total weight."""
-        if not self._l2:
-            return prior
-        with np.errstate(over="ignore"):
-            ridge = np.minimum(prior + weight * self._l2, MAX_RIDGE)
-        ridge[0] = 0.0
-        return ridge
+    def _fitted(self, h: int, prior: Array) -> Array:
+        """Return the level at the origin, with an intercept, and the slopes of a half-life."""
+        products, first = self._products[h], int(not self._intercept)
+        matrix, right = products[first:-1, first:-1].copy(), products[-1, first:-1]
+        diagonal = matrix.reshape(-1)[:: len(matrix) + 1]
+        diagonal += prior[first:]
+        if self._l2:
+            diagonal[1 - first :] += float(products[0, 0]) * self._l2
+        # The matrix is symmetric: its transpose has the memory order that LAPACK needs.
+        _, found, failed = lapack.dposv(matrix.T, right)
+        if failed:  # columns depend on each other
+            scale = 1.0 / np.sqrt(np.maximum(diagonal, 1e-300))[:, None]
+            factors = factored(matrix * scale * scale.T, np.zeros(len(matrix), dtype=bool))
+            found = inverse_times(scale, *factors, right[:, None])[:, 0]
+        solved: Array = found
+        return solved
 
     def _priors(self) -> Array:
         """Return PRIOR_ROWS times the variance of each column over all rows, but never 0."""
@@ -254,35 +253,15 @@ class Forgetting(State):
         prior[0] = 0.0
         return prior
 
-    def _fitted(self, h: int) -> Array:
-        """Return the weights of a half-life."""
-        products, columns = self._products[h], self.columns
-        weight = max(float(products[0, 0]), 1e-300)
-        mean = products[0, 1:] / weight
-        centred = not_negative(products[1:, 1:] - weight * mean[:, None] * mean)
-        scatter, cross = centred[:columns, :columns], centred[:columns, columns:]
-        squares = centred.diagonal()[columns:]
-        mean = self._origin[1:] + mean
-        sums = Sums(self._learnt, np.array(products[0, 0]), mean, scatter, cross, squares)
-        with np.errstate(over="ignore"):
-            ridge = np.minimum(self._ridge(weight, self._priors())[1:] / weight, MAX_RIDGE)
-        return solve(sums, l2=ridge, radius=self._radius, intercept=self._intercept).weights
-
-    def successor(self) -> Self:
-        """Return a copy that shares all arrays; only one of the two may be continued."""
-        twin = shallow(self)
-        twin._blocks = shallow(self._blocks)
-        return twin
-
     def mapped(self, change: ColumnMap) -> Self:
         """Return the sums of the same rows for mapped columns.
 
         Test-then-train losses stay those of the columns before.
         """
         twin, between = shallow(self), change.between()
-        twin.columns, twin._blocks = change.after, self._blocks.mapped(change)
+        twin._blocks, twin._solution = self._blocks.mapped(change), None
         twin._origin, twin._rest = between.rows(self._origin), between.rows(self._rest)
-        twin._products, twin._weights = between.products(self._products), None
+        twin._products = between.products(self._products)
         twin._prior = np.append(self._prior[:1], change.rows(self._prior[1:]))
         if self._learnt:
             np.maximum(twin._prior[1:], PRIOR_ROWS * MIN_VALUE**2, out=twin._prior[1:])
@@ -291,18 +270,6 @@ class Forgetting(State):
                 for h in range(len(twin._rest)):
                     twin._solve(h)
         return twin
-
-    def restored(self, plain: Any, what: str) -> Self:
-        """Return the fit from which ``plain`` was made, after checking it."""
-        found = super().restored(plain, what)
-        found._weights = None
-        return found
-
-    def check(self, what: str) -> None:
-        """The best half-lives are some of those that were tried."""
-        best = self._changes[:, 1]
-        if not ((best >= 0) & (best < len(self._rest))).all():
-            raise ValueError(f"state of the {what} does not fit: it has other half-lives")
 
 
 def least_combination(products: Array) -> Array:

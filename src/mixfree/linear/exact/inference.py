@@ -30,16 +30,7 @@ MIN_VARYING = 5  # batches in which a column must vary for the spread of its sco
 
 
 class Inference(BatchMeans):
-    """Intervals of a least-squares fit from the batches of its stream.
-
-    Parameters
-    ----------
-    batches, windows
-        Sums of the batches of a stream, and windows of its rows.
-    sums, solution
-        Sums of all rows, and the fit to them.
-    intercept
-        Whether the fit has an intercept.
+    """Intervals of a least-squares fit from the batches of its stream, and windows of its rows.
 
     Examples
     --------
@@ -96,9 +87,8 @@ class Inference(BatchMeans):
     @property
     def _ridge(self) -> Array:
         """The penalty's part in the score of a row of weight 1."""
-        with np.errstate(over="ignore"):
-            ridge: Array = self._solution.penalty * self._slopes / self._size / self._size
-            return ridge
+        ridge: Array = self._solution.penalty * self._slopes / self._size / self._size
+        return ridge
 
     def _whitened(self, scores: Array) -> Array:
         """Return the changes of weights and level that scores cause, times the total weight."""

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_bytes, check_not_negative, check_positive, check_whole
-from mixfree.base.state import State, shallow
-from mixfree.linear.exact.blocks import PARTS, Blocks, block_rows
+from mixfree.base.checks import check_bytes, check_not_negative
+from mixfree.base.state import shallow
+from mixfree.linear.exact.blocks import PARTS, Blocks, Fit, block_rows
 from mixfree.linear.exact.inference import Inference
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.solve import Solution, solve
@@ -24,7 +24,7 @@ MAX_BLOCK_VALUES = 1 << 21  # values of such a long block: 16 MB
 WINDOWS_SHARE = 8  # the windows of rows take 1/WINDOWS_SHARE of the memory
 
 
-class SquaredFit(State):
+class SquaredFit(Fit):
     """Fits a linear model with the squared loss to a stream, exactly and in any order.
 
     Parameters
@@ -32,7 +32,7 @@ class SquaredFit(State):
     columns
         Number of features, of values up to 1e75. Their offsets cost no digits, and one that
         varies by less than 1e-75 counts as constant.
-    intercept, l2, radius
+    intercept, l2
         As in :func:`mixfree.linear.exact.solve.solve`.
     memory
         Bytes such as ``"32MB"``, for the sums and rows behind the intervals.
@@ -45,29 +45,16 @@ class SquaredFit(State):
     array([[3., 1.]])
     """
 
+    saved = ("samples", "_blocks", "_sums", "_windows")
+
     def __init__(
-        self,
-        columns: int,
-        *,
-        intercept: bool = True,
-        l2: float = 0.0,
-        radius: float | None = None,
-        memory: str = "32MB",
+        self, columns: int, *, intercept: bool = True, l2: float = 0.0, memory: str = "32MB"
     ) -> None:
+        super().__init__(columns)
         self.l2, self.intercept = check_not_negative(l2, "l2"), bool(intercept)
-        self.radius = None if radius is None else check_positive(radius, "radius")
-        self.columns, self.samples = check_whole(columns, "columns", least=0), 0
         self._memory, self._lengths = int(check_bytes(memory, "memory")), block_lengths(columns)
-        self._blocks = Blocks(columns)
         self._sums = self._no_sums(columns)
         self._windows = Windows(columns, memory=self._memory // WINDOWS_SHARE)
-        self._solution: Solution | None = None
-        self._inference: Inference | None = None
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """The attributes to save."""
-        return "samples", "_blocks", "_sums", "_windows"
 
     @property
     def total(self) -> Sums:
@@ -82,7 +69,8 @@ class SquaredFit(State):
         """The fit to all rows so far."""
         if self._solution is None:
             self._solution = self._fitted(self.total)
-        return self._solution
+        found: Solution = self._solution
+        return found
 
     @property
     def inference(self) -> Inference:
@@ -93,7 +81,8 @@ class SquaredFit(State):
             self._inference = Inference(
                 sums.batches, windows.all, self.total, self.solution, intercept=self.intercept
             )
-        return self._inference
+        found: Inference = self._inference
+        return found
 
     def _no_sums(self, columns: int) -> StreamSums:
         """Return sums of no rows; not few rows per batch, since a batch has columns² sums."""
@@ -116,7 +105,7 @@ class SquaredFit(State):
     rough_weights = weights  # solved for as quickly
 
     def _fitted(self, sums: Sums) -> Solution:
-        return solve(sums, l2=self.l2, radius=self.radius, intercept=self.intercept)
+        return solve(sums, l2=self.l2, intercept=self.intercept)
 
     def mean_squares(self, weights: Array) -> tuple[float, float] | None:
         """Return the mean squared errors of any weights and of the targets' mean, over all rows.
@@ -160,12 +149,6 @@ class SquaredFit(State):
         known = error > ROUNDING * size and np.isfinite(found).all()
         return (float(found[0]), float(found[1])) if known else None
 
-    def successor(self) -> Self:
-        """Return a copy that shares all sums; only one of the two may be continued."""
-        twin = shallow(self)
-        twin._blocks = shallow(self._blocks)
-        return twin
-
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
         """Add rows in order, dense or sparse, of any real dtype.
 
@@ -202,19 +185,13 @@ class SquaredFit(State):
     def mapped(self, change: ColumnMap) -> Self:
         """Return a fit to the same rows with mapped columns; both may be continued."""
         twin = shallow(self)
-        twin.columns, twin._lengths = change.after, block_lengths(change.after)
+        twin._lengths = block_lengths(change.after)
         twin._blocks, twin._sums = self._blocks.mapped(change), self._sums.mapped(change)
         if not self._sums.rows:
             twin._sums = twin._no_sums(change.after)
         twin._windows = self._windows.mapped(change, self._memory // WINDOWS_SHARE)
         twin._solution = twin._inference = None
         return twin
-
-    def restored(self, plain: Any, what: str) -> Self:
-        """Return the fit from which ``plain`` was made, after checking it."""
-        found = super().restored(plain, what)
-        found._solution = found._inference = None
-        return found
 
 
 def block_lengths(columns: int) -> tuple[int, int]:

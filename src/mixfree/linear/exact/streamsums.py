@@ -28,16 +28,9 @@ def most_batches(columns: int, memory: int = MEMORY) -> int:
 
 
 class StreamSums(State):
-    """The sums of a stream and of each of its 32 to 64 batches.
+    """The sums of a stream and of each of its 32 to 64 batches, in so many bytes of memory.
 
-    Parameters
-    ----------
-    columns, targets
-        Numbers of features and targets per row. Their offsets cost no digits.
-    expected
-        Least number of rows, which determines the initial length of batches: about 1/64 of it.
-    memory
-        Bytes for the sums of the batches.
+    Batches initially have about 1/64 of the ``expected`` rows.
 
     Examples
     --------
@@ -48,6 +41,8 @@ class StreamSums(State):
     (16, 62, 1000)
     """
 
+    saved = ("batches", "_before", "current")
+
     def __init__(
         self, columns: int, targets: int, expected: int = 0, *, memory: int = MEMORY
     ) -> None:
@@ -57,11 +52,6 @@ class StreamSums(State):
         self.batches = EqualBatches(nothing, Sums.joined, most, length)
         self._before = nothing  # of all full batches
         self.current = nothing  # of the batch being filled
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """The attributes to save."""
-        return "batches", "_before", "current"
 
     @property
     def rows(self) -> int:
@@ -81,13 +71,7 @@ class StreamSums(State):
         )
 
     def add(self, rows: Array, targets: Array, weights: Array | None) -> None:
-        """Add rows in order, as contiguous matrices.
-
-        Raises
-        ------
-        ValueError
-            If a value is not finite or above 1e75 in size; go on with a copy.
-        """
+        """Add rows in order, as contiguous matrices."""
         done = 0
         while done < len(rows):
             length = self.batches.length - self.current.rows
@@ -131,8 +115,3 @@ class StreamSums(State):
     def copy(self) -> Self:
         """Return an independent copy; it shares arrays, which are never changed in place."""
         return shallow(self)
-
-    def check(self, what: str) -> None:
-        """The batch being filled is not full."""
-        if self.current.rows >= self.batches.length:
-            raise ValueError(f"state of the {what} does not fit: {self.current.rows} rows pending")

@@ -49,19 +49,8 @@ class Sums(State):
     @classmethod
     def nothing(cls, columns: int, targets: int) -> Self:
         """Return the sums of no rows."""
-        return cls(
-            0,
-            np.zeros(()),
-            np.zeros(columns + targets),
-            np.zeros((columns, columns)),
-            np.zeros((columns, targets)),
-            np.zeros(targets),
-        )
-
-    def check(self, what: str) -> None:
-        """Weights are not negative."""
-        if (self.weight < 0.0).any():
-            raise ValueError(f"state of the {what} does not fit: its weight is negative")
+        products = np.zeros((columns, columns)), np.zeros((columns, targets)), np.zeros(targets)
+        return cls(0, np.zeros(()), np.zeros(columns + targets), *products)
 
     @property
     def diagonal(self) -> Array:
@@ -211,14 +200,7 @@ def _sums_about(
 
 
 def not_negative(scatter: Array) -> Array:
-    """Replace squares that rounding has made negative by 0, in place.
-
-    Examples
-    --------
-    >>> not_negative(np.array([[-1e-18, 0.0], [0.0, 1.0]]))
-    array([[0., 0.],
-           [0., 1.]])
-    """
+    """Replace squares that rounding has made negative by 0, in place."""
     squares = np.einsum("...ii->...i", scatter)  # a view
     np.maximum(squares, 0.0, out=squares)
     return scatter
@@ -229,14 +211,6 @@ class Products:
 
     NumPy finds the product of a matrix with itself in half the time of another, and symmetric to
     the last bit. For 20 columns, SciPy's BLAS takes half as long again.
-
-    Examples
-    --------
-    >>> products = Products(2)
-    >>> products.add(np.array([[1.0, 2.0], [0.0, 1.0]]))
-    >>> products.total
-    array([[1., 2.],
-           [2., 5.]])
     """
 
     def __init__(self, columns: int) -> None:

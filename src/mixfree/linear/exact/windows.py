@@ -16,43 +16,16 @@ MIN_LENGTH, MAX_LENGTH = 16, 4096  # rows per window
 
 
 class Windows(State):
-    """Keeps 8 to 16 windows of as many rows as fit in memory; all rows of short streams.
+    """Keeps 8 to 16 windows of as many rows as fit in memory; all rows of short streams."""
 
-    Parameters
-    ----------
-    columns
-        Number of features per row.
-    memory
-        Bytes for all windows.
-
-    Attributes
-    ----------
-    closed
-        The full windows. There is one per ``closed.length`` rows.
-    open
-        The window being filled.
-    start
-        Number of the row at which that begins.
-    """
+    saved = ("closed", "open", "start")
 
     def __init__(self, columns: int, *, memory: int) -> None:
         fit = memory // (8 * MAX_WINDOWS * (columns + 2))
         self.length = min(max(1 << fit.bit_length() >> 1, MIN_LENGTH), MAX_LENGTH)
-        self.open, self.start = Chunk.nothing(columns), 0
+        self.open, self.start = Chunk.nothing(columns), 0  # the window being filled, its first row
+        # The full windows, one per closed.length rows.
         self.closed = EqualBatches(self.open, _first, MAX_WINDOWS, self.length)
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """The attributes to save."""
-        return "closed", "open", "start"
-
-    def check(self, what: str) -> None:
-        """Windows are not longer than they may be, nor than their distance."""
-        if max(map(len, self.all), default=0) > self.length or self.closed.length < self.length:
-            raise ValueError(
-                f"state of the {what} does not fit: it must have windows of at most {self.length} "
-                "rows, which do not overlap"
-            )
 
     @property
     def all(self) -> tuple[Chunk, ...]:

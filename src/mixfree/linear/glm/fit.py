@@ -22,16 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import (
-    check_not_negative,
-    check_positive,
-    check_values,
-    check_whole,
-    shown,
-)
+from mixfree.base.checks import check_not_negative, check_values, check_whole, shown
 from mixfree.base.sample import UniformSample
-from mixfree.base.state import State, shallow
-from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_rows
+from mixfree.base.state import shallow
+from mixfree.linear.exact.blocks import Blocks, Fit, block_rows, check_rows
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.streamsums import StreamSums
 from mixfree.linear.exact.sums import Sums
@@ -47,21 +41,19 @@ GROWTH = 1.5  # growth of the stream between updates of the reference weights
 LATE_GROWTH = 2.0  # the same once the stream is 16 times as long as the sample
 REFERENCE_ROWS = 2048  # rows of the sample that are enough for reference weights
 REFERENCE_RIDGE = 1 / 300  # of the reference weights, in standardised rows per column
-KEPT = ("rows", "targets", "weights", "before")  # columns of the sample
 START_ROWS = 4096  # rows of the sample for the fit from which the final one starts
 
 
-class GlmFit(State):
+class GlmFit(Fit):
     r"""Fits a linear model with one of five losses to a stream, in bounded memory.
 
     It minimises, over all rows i with weights :math:`\omega_i`,
 
-    .. math:: \sum_i \omega_i \big( \ell(w^\top x_i + b, y_i) + \tfrac12 \lambda \|w\|^2 \big)
-              \quad\text{with}\quad \|w\| \le r .
+    .. math:: \sum_i \omega_i \big( \ell(w^\top x_i + b, y_i) + \tfrac12 \lambda \|w\|^2 \big) .
 
     The result does not depend on how the rows are chunked. Once the stream exceeds the memory, it
-    depends on which rows the seed keeps; :meth:`gap` estimates by how much. If neither λ nor r is
-    given and the weights cannot be estimated, all slopes get a ridge that the rows make probable
+    depends on which rows the seed keeps; :meth:`gap` estimates by how much. If λ is not given and
+    the weights cannot be estimated, all slopes get a ridge that the rows make probable
     (:attr:`ridge`): if a class has fewer kept rows than weights, if classes can be separated, or if
     the kept rows do not hold back the sums.
 
@@ -76,13 +68,11 @@ class GlmFit(State):
         Number of features, of values up to 1e75. Their offsets cost no digits, and one that
         varies by less than 1e-75 counts as constant.
     intercept
-        Whether each output has an intercept b, to which penalty and ball do not apply.
+        Whether each output has an intercept b, which is not penalised.
     l2
         λ, for weights in the units of the rows. By default 1e-8 for weights of standardised
         columns, too little to be noticed, and more where classes can be separated. With λ = 0 the
         weights of such classes grow until the loss no longer decreases noticeably.
-    radius
-        r. The norm runs over the weights of all outputs, in the units of the rows.
     memory
         Rows to keep: their number, at least 3 per column, or bytes such as ``"32MB"``. An eighth
         more is stored temporarily, and is part of the bytes. The sums take another 8·columns²
@@ -107,6 +97,8 @@ class GlmFit(State):
     True
     """
 
+    saved = "samples", "size", "_blocks", "_sums", "_sample", "_reference", "_due", "_streams"
+
     def __init__(
         self,
         loss: Loss,
@@ -114,33 +106,22 @@ class GlmFit(State):
         *,
         intercept: bool = True,
         l2: float | None = None,
-        radius: float | None = None,
         memory: int | str = "32MB",
         seed: int = 0,
     ) -> None:
         if not isinstance(loss, Family) or isinstance(loss, Squared):
             names = "Logistic, Softmax, Poisson, Huber or Robust"
             raise ValueError(f"loss must be {names}, not {shown(loss)}")
-        columns = check_whole(columns, "columns", least=0)
+        super().__init__(columns)  # all rows are pending as long as there are not more than `size`
         l2 = None if l2 is None else check_not_negative(l2, "l2")
-        radius = None if radius is None else check_positive(radius, "radius")
-        self.settings = Settings(loss, columns, bool(intercept), l2, radius)
+        self.settings = Settings(loss, columns, bool(intercept), l2)
         self.seed = check_whole(seed, "seed", least=0, most=2**64 - 1)
-        self.samples, self.memory = 0, memory
-        self.size = rows_of(memory, columns, loss.outputs)
-        self._blocks = Blocks(columns)  # with all rows of a stream that is not longer than that
+        self.memory, self.size = memory, rows_of(memory, columns, loss.outputs)
         self._sums = StreamSums(*self._functions)  # of all rows; empty while all are kept
         self._sample = UniformSample(self.size, self.seed)  # rows, targets, weights, predictions
         self._reference = np.zeros(self._shape)  # reference weights, in the units of the rows
         self._due = 0  # number of rows at which they are updated
         self._streams: list[int] = []  # seeds of the sample and of all merged ones
-        self._solution: tuple[Problem, Point] | None = None
-        self._inference: GlmInference | None = None
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """The attributes to save."""
-        return "samples", "size", "_blocks", "_sums", "_sample", "_reference", "_due", "_streams"
 
     @property
     def _shape(self) -> tuple[int, int]:
@@ -157,16 +138,15 @@ class GlmFit(State):
 
     def successor(self) -> Self:
         """Return a copy that shares all rows and sums; only one of the two may be continued."""
-        twin = shallow(self)
-        twin._blocks, twin._sums = shallow(self._blocks), self._sums.copy()
-        twin._sample, twin._streams = self._sample.successor(), list(self._streams)
+        twin = super().successor()
+        twin._sums, twin._sample = self._sums.copy(), self._sample.successor()
         return twin
 
     def copy(self) -> Self:
         """Return an independent copy."""
         twin = shallow(self)
         twin._blocks, twin._sums = self._blocks.copy(), self._sums.copy()
-        twin._sample, twin._streams = self._sample.copy(), list(self._streams)
+        twin._sample = self._sample.copy()
         return twin
 
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
@@ -245,8 +225,7 @@ class GlmFit(State):
 
     def column_sums(self) -> Array:
         """Return the weighted sum of each column over all rows."""
-        total = Sums.nothing(self.settings.columns, 0) if self.complete else self._sums.total
-        return self._blocks.column_sums(total)
+        return self._blocks.column_sums(self._sums.total)
 
     @property
     def _total(self) -> Sums | None:
@@ -298,7 +277,8 @@ class GlmFit(State):
             if (len(rows) > 2 * START_ROWS or not self.complete) and not problem.scarce:
                 start = whole._rough(rows, whole._summed, whole._reference, START_ROWS)
             self._solution = problem.solved_with_ridge(start)
-        return self._solution
+        found: tuple[Problem, Point] = self._solution
+        return found
 
     @property
     def ridge(self) -> float:
@@ -320,7 +300,8 @@ class GlmFit(State):
         if self._inference is None:
             rows, sums = self._sums.rows + self._blocks.filled, self._sums.batches
             self._inference = GlmInference(*self._solved(), rows, None if self.complete else sums)
-        return self._inference
+        found: GlmInference = self._inference
+        return found
 
     def merge(self, other: Self) -> None:
         """Add all rows of another fit, as if they followed; ``other`` is unchanged.
@@ -355,7 +336,7 @@ class GlmFit(State):
             theirs._flush()
             self._sums.merge(theirs._sums)
             self._sample.merge(theirs._sample)
-            self._streams += theirs._streams
+            self._streams = self._streams + theirs._streams
             self._update_reference()
         self.samples, self._solution, self._inference = samples, None, None
 
@@ -395,21 +376,16 @@ class GlmFit(State):
         twin.size = check_whole(plain["size"], "size of the state", most=2**31)
         twin._sample = UniformSample(twin.size, (*plain["streams"], self.seed)[0])
         twin._sums = StreamSums(*self._functions)
-        twin = State.restored(twin, plain, what)
-        twin._solution = twin._inference = None
-        return twin
+        return Fit.restored(twin, plain, what)
 
     def check(self, what: str) -> None:
         """The sample is of the rows in the sums, and all targets suit the loss."""
-        kept, sample = self._sample.filled, self._sample
-        if min(self.samples, self._due) < 0 or self._sums.rows != sample.seen:
+        kept = self._sample.filled
+        shapes = (kept, self.columns), (kept,), (kept,), (kept, self._shape[0])
+        found = tuple(np.shape(column) for column in self._sample.columns)
+        if self._sums.rows != self._sample.seen or found != shapes[: 4 * (kept > 0)]:
             raise ValueError(f"state of the {what} does not fit: its sample is of other rows")
-        shapes = (kept, self.settings.columns), (kept,), (kept,), (kept, self._shape[0])
-        for name, column, shape in zip(KEPT, sample.columns, shapes, strict=kept > 0):
-            check_array(column, name, shape)
-        if kept and not (sample.columns[2] > 0.0).all():
-            raise ValueError(f"state of the {what} does not fit: a row has no weight")
-        for targets in (*sample.columns[1:2], self._blocks.stored[1][:, 0]):
+        for targets in (*self._sample.columns[1:2], self._blocks.stored[1][:, 0]):
             self.settings.loss.check_targets(targets)
 
 

@@ -1,11 +1,10 @@
-"""One fit to rows and sums: start, penalty, ridge and ball."""
+"""One fit to rows and sums: start, penalty and ridge."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import optimize
 
-from mixfree.base.arithmetic import Array, norm
+from mixfree.base.arithmetic import Array
 from mixfree.linear.exact.sums import Sums
 from mixfree.linear.glm.control_variates import ControlVariates
 from mixfree.linear.glm.newton import DECREMENT, Objective, Point, minimise, zero_sums
@@ -60,16 +59,12 @@ class Problem:
 
     def solved(self, start: Array | None, close: float = DECREMENT) -> Point:
         """Find the minimum, starting at weights in the units of the rows or at 0."""
-        point = self._fitted(self._first(start), close)
-        radius = self.rows.settings.radius
-        if radius is not None and self._length(point.theta) > radius:
-            point = self._in_ball(point, radius)
-        return point
+        return self._fitted(self._first(start), close)
 
     def solved_with_ridge(self, start: Array | None) -> tuple["Problem", Point]:
         """Find the minimum, with a ridge if the weights cannot be estimated without.
 
-        Only losses with a link, without λ and r, get a ridge. Weights cannot be estimated if a
+        Only losses with a link, without λ, get a ridge. Weights cannot be estimated if a
         class has fewer rows at hand than weights, if a step separates classes, or if the sums point
         to weights that the rows at hand do not hold back. The problem that is returned has the
         ridge, too: half of that with the largest evidence for the rows at hand (MacKay 1992).
@@ -77,7 +72,7 @@ class Problem:
         weights that the rows determine.
         """
         settings = self.rows.settings
-        if settings.loss.of_residuals or settings.l2 is not None or settings.radius is not None:
+        if settings.loss.of_residuals or settings.l2 is not None:
             return self, self.solved(start)
         if not self.scarce:
             point = self._fitted(self._first(start), seek=True)
@@ -126,11 +121,10 @@ class Problem:
             return objective.at(minimise(convex.at(zero), ROUGH_DECREMENT).theta)
         return first
 
-    def _objective(self, extra: float = 0.0) -> Objective:
-        """Return the loss of the rows alone, with ``extra`` added to λ."""
+    def _objective(self) -> Objective:
+        """Return the loss of the rows alone."""
         rows, loss, l2 = self.rows, self.rows.settings.loss, self.rows.settings.l2
-        with np.errstate(over="ignore"):
-            penalty = np.minimum(((l2 or 0.0) + extra) / rows.size / rows.size, MAX_PENALTY)
+        penalty = np.minimum((l2 or 0.0) / rows.size / rows.size, MAX_PENALTY)
         penalty += self.curvature * (self.ridge + (LEAST_PENALTY if l2 is None else 0.0))
         penalty = np.where(rows.varying, penalty, self.curvature)
         return Objective(rows, np.append(penalty, [0.0] * rows.settings.intercept), loss)
@@ -143,26 +137,3 @@ class Problem:
         corrected = self.controls.corrected(point, convex=self.ridge > 0.0)
         found = minimise(corrected.at(point.theta), close, seek)
         return minimise(point, close) if found.unbounded and not seek else found
-
-    def _length(self, theta: Array) -> float:
-        return norm(self.rows.slopes(theta).ravel())
-
-    def _in_ball(self, point: Point, radius: float) -> Point:
-        """Find the minimum on the ball: that with a larger λ, in which 1/‖w‖ is nearly linear."""
-        columns, varying, free = self.rows.settings.columns, self.rows.varying, point
-
-        def beyond(extra: float) -> float:
-            nonlocal point
-            point = self._fitted(self._objective(extra).at(point.theta)) if extra else free
-            return 1.0 - radius / max(self._length(point.theta), 1e-300)
-
-        middle = point.theta.copy()
-        middle[:, :columns] = 0.0
-        gradient = self._objective().at(middle).gradient[:, :columns][:, varying]
-        most = norm((gradient * self.rows.size[varying]).ravel()) / radius
-        while not beyond(most) <= 0.0:
-            most *= 2.0
-        beyond(optimize.brentq(beyond, 0.0, most, xtol=1e-300, rtol=1e-12))
-        theta = point.theta.copy()
-        theta[:, :columns] *= radius / self._length(theta)  # up to the rounding of a fit
-        return point.objective.at(theta)

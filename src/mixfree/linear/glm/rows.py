@@ -53,7 +53,6 @@ class Settings:
     columns: int
     intercept: bool
     l2: float | None
-    radius: float | None
 
 
 @dataclass(slots=True)
@@ -163,14 +162,9 @@ class Rows:
         x[:, columns:] = 1.0
         return x
 
-    def slopes(self, theta: Array) -> Array:
-        """Convert standardised weights to the units of the rows, without intercepts."""
-        found: Array = theta[..., : self.settings.columns] / self.size
-        return found
-
     def weights(self, theta: Array) -> Array:
         """Convert standardised weights to the units of the rows."""
-        slopes = self.slopes(theta)
+        slopes: Array = theta[:, : self.settings.columns] / self.size
         if not self.settings.intercept:
             return slopes
         return np.column_stack([slopes, theta[:, -1] + self.shift - slopes @ self.mean])

@@ -17,7 +17,6 @@ from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball
 from mixfree.gradients import MLMC
 from mixfree.linear.advance import advance_linear
-from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Squared
 from mixfree.reproduce.engine.report import Settings
 from mixfree.reproduce.engine.rows import Axes, Row
@@ -223,14 +222,17 @@ def trace(opt: Optimizer, problem: Regression, order: Array) -> Trace:
 
 def exact_trace(problem: Regression, order: Array) -> tuple[Array, Array]:
     """Return sample counts and suboptimality of the exact fit, on the grid of the other methods."""
-    learner = ExactLearner(Squared(), problem.rows.shape[1], intercept=False, radius=problem.radius)
+    columns = problem.rows.shape[1]
+    hessian, linear = np.zeros((columns, columns)), np.zeros(columns)
     counts = [*takewhile(lambda count: count < len(order), marks(0)), len(order)]
     gaps, before = list[float](), 0
     for count in counts:
         # Rows recur, so the sums are over distinct rows, weighted by their counts.
         times = np.bincount(order[before:count], minlength=len(problem.rows))
-        learner.advance(problem.rows, problem.targets, times.astype(float))
-        gaps.append(float(problem.suboptimality(learner.weights)[0]))
+        weighted = problem.rows * times[:, None]
+        hessian, linear = hessian + problem.rows.T @ weighted, linear + problem.targets @ weighted
+        fit = ball_minimizer(hessian, linear, problem.radius)
+        gaps.append(float(problem.suboptimality(fit[None])[0]))
         before = count
     return np.array(counts), np.array(gaps)
 

@@ -102,9 +102,9 @@ class Blocks(State):
 
     def cut(
         self,
-        rows: Any,
-        targets: npt.ArrayLike,
-        weights: npt.ArrayLike | None,
+        x: Any,
+        y: Array,
+        w: Array | None,
         length: Callable[[], int],
         take: Callable[[Array, Array, Array | None], None],
         together: int = 1,
@@ -113,7 +113,6 @@ class Blocks(State):
 
         ``together`` is the largest number of equally long blocks per call.
         """
-        x, y, w = check_rows(rows, targets, weights, self.columns)
         start, filled, count = 0, self.filled, x.shape[0]
         first = max(length() - filled, 0)  # blocks may have become shorter with more columns
         if filled and count >= first:
@@ -163,6 +162,8 @@ class Blocks(State):
 class Fit(State):
     """What all fits to a stream share: pending rows, and answers until the next rows arrive."""
 
+    together: int = 1  # largest number of equally long blocks that are taken at once
+
     def __init__(self, columns: int) -> None:
         self.samples, self._blocks = 0, Blocks(columns)
         self._solution: Any = None
@@ -172,6 +173,34 @@ class Fit(State):
     def columns(self) -> int:
         """Number of features."""
         return self._blocks.columns
+
+    def _length(self) -> int:
+        """Return the rows of the next block."""
+        raise NotImplementedError
+
+    def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
+        """Learn from whole blocks."""
+        raise NotImplementedError
+
+    def _check_targets(self, targets: Array) -> None:
+        """Raise ValueError for targets that the loss does not allow."""
+
+    def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
+        """Add rows in order, dense or sparse, of any real dtype.
+
+        Rows of weight 0 count as samples, but have no other effect.
+
+        Raises
+        ------
+        ValueError
+            If a shape is wrong, a value is not finite or above 1e75, or a target does not suit
+            the loss; go on with the predecessor.
+        """
+        x, y, w = check_rows(rows, targets, weights, self.columns)
+        self._check_targets(y)
+        self._blocks.cut(x, y, w, self._length, self._take, self.together)
+        self.samples += len(np.asarray(targets))
+        self._solution = self._inference = None
 
     def successor(self) -> Self:
         """Return a copy that shares all arrays; only one of the two may be continued."""

@@ -1,10 +1,9 @@
 """Least squares with exponential forgetting, by a given half-life or a mixture of several."""
 
 import math
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import lapack
 
 from mixfree.base.arithmetic import MIN_VALUE, Array
@@ -98,6 +97,7 @@ class Forgetting(Fit):
         shortest = float(self.half_lives[0])
         length = max(min(BLOCK, shortest), min(shortest / BLOCKS_PER_HALF_LIFE, MAX_BLOCK))
         self._block = 1 << max(int(length).bit_length() - 1, 0)
+        self.together = max(ROWS_TOGETHER // self._block, 1)
         self._intercept, self._l2 = bool(intercept), check_not_negative(l2, "l2")
         self._learnt, size = 0, columns + 2  # rows in the products
         self._origin = np.zeros(size)
@@ -152,12 +152,8 @@ class Forgetting(Fit):
 
     rough_weights = weights  # solved for as quickly
 
-    def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
-        """Predict, then learn, rows in order; arguments and errors as in :class:`SquaredFit`."""
-        together = max(ROWS_TOGETHER // self._block, 1)
-        self._blocks.cut(rows, targets, weights, lambda: self._block, self._take, together)
-        self.samples += len(np.asarray(targets))
-        self._solution = None
+    def _length(self) -> int:
+        return self._block
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Learn from whole blocks, or from a single shorter one."""

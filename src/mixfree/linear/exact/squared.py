@@ -1,10 +1,9 @@
 """Least squares in one pass: the sums of a stream, the fit to them, and its intervals."""
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_bytes, check_not_negative
@@ -148,18 +147,6 @@ class SquaredFit(Fit):
             found = np.array([error, spread]) / sums.weight
         known = error > ROUNDING * size and np.isfinite(found).all()
         return (float(found[0]), float(found[1])) if known else None
-
-    def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
-        """Add rows in order, dense or sparse, of any real dtype.
-
-        Raises
-        ------
-        ValueError
-            If a shape is wrong, or a value is not finite or above 1e75; go on with the predecessor.
-        """
-        self._blocks.cut(rows, targets, weights, self._length, self._take)
-        self.samples += len(np.asarray(targets))
-        self._solution = self._inference = None
 
     def _length(self) -> int:
         """Return the rows of the next block: more on long streams, to join sums less often."""

@@ -26,25 +26,14 @@ class Sums(State):
               c = \sum_i w_i (x_i - \bar x)(y_i - \bar y)^\top
 
     All arrays may have a leading axis, for the sums of several blocks.
-
-    Attributes
-    ----------
-    rows
-        Number of rows of each block.
-    weight
-        Sum of the rows' weights.
-    mean
-        Weighted means of all columns, then of all targets.
-    scatter, cross, squares
-        S, c and Σ w (y − ȳ)² of each target.
     """
 
-    rows: int
-    weight: Array
-    mean: Array
-    scatter: Array
-    cross: Array
-    squares: Array
+    rows: int  # of each block
+    weight: Array  # sum of the rows' weights
+    mean: Array  # weighted, of all columns, then of all targets
+    scatter: Array  # S
+    cross: Array  # c
+    squares: Array  # Σ w (y − ȳ)² of each target
 
     @classmethod
     def nothing(cls, columns: int, targets: int) -> Self:
@@ -93,16 +82,10 @@ class Sums(State):
         weight = np.asarray(self.weight.sum())
         mean = self.mean[0] + (self.weight / weight) @ (self.mean - self.mean[0])
         apart = (self.mean - mean) * np.sqrt(self.weight)[:, None]
-        columns = self.scatter.shape[-1]
-        x, y = apart[:, :columns], apart[:, columns:]
-        return type(self)(
-            self.rows * len(self),
-            weight,
-            mean,
-            self.scatter.sum(axis=0) + x.T @ x,
-            self.cross.sum(axis=0) + x.T @ y,
-            self.squares.sum(axis=0) + np.einsum("ij,ij->j", y, y),
-        )
+        x, y = np.split(apart, [self.scatter.shape[-1]], axis=1)
+        scatter, cross = self.scatter.sum(axis=0) + x.T @ x, self.cross.sum(axis=0) + x.T @ y
+        squares = self.squares.sum(axis=0) + np.einsum("ij,ij->j", y, y)
+        return type(self)(self.rows * len(self), weight, mean, scatter, cross, squares)
 
     def about_zero(self) -> Self:
         """Return sums about 0 instead of the mean, for models without intercept."""
@@ -119,9 +102,8 @@ class Sums(State):
         scatter[constant], cross[constant] = 0.0, 0.0
         scatter.swapaxes(-1, -2)[constant] = 0.0
         mean = np.concatenate([change.rows(mean), targets], axis=-1)
-        return type(self)(
-            self.rows, self.weight, mean, scatter, np.ascontiguousarray(cross), self.squares
-        )
+        products = scatter, np.ascontiguousarray(cross), self.squares
+        return type(self)(self.rows, self.weight, mean, *products)
 
 
 def stacked(parts: Sequence[Sums]) -> Sums:
@@ -134,21 +116,11 @@ def stacked(parts: Sequence[Sums]) -> Sums:
 def sums_of(
     rows: Array, targets: Array, weights: Array | None = None, *, before: Sums | None = None
 ) -> Sums:
-    """Sum rows of any offset, with positive weights.
+    """Sum rows of any offset, with positive weights, or several blocks along a leading axis.
 
-    Parameters
-    ----------
-    rows, targets, weights
-        A matrix, a matrix and a vector; or several of each along a leading axis.
-    before
-        Sums of rows before. Products are about 0 if that was accurate for those, and otherwise
-        about the first row, but about the mean before where the first row is an outlier, as
-        indicators are. If that turns out to be far from the mean, products about it follow.
-
-    Raises
-    ------
-    ValueError
-        If a value is not finite, or above ``MAX_VALUE`` in size.
+    Products are about 0 if that was accurate for the rows ``before``, and otherwise about the first
+    row, but about the mean before where the first row is an outlier, as indicators are. If that
+    turns out to be far from the mean, products about it follow.
 
     Examples
     --------

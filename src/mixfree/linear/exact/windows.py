@@ -53,14 +53,9 @@ class Windows(State):
     def mapped(self, change: ColumnMap, memory: int) -> Self:
         """Return the same windows with mapped columns: shorter ones if the columns are more."""
         twin = type(self)(change.after, memory=memory)
-        pieces = -(-self.length // twin.length) if self.closed.length == self.length else 1
-        closed = [
-            window.mapped(change).part(place * twin.length, (place + 1) * twin.length)
-            for window in self.closed.items
-            for place in range(pieces)
-        ]
-        length = max(self.closed.length // pieces, twin.length)
-        twin.closed = EqualBatches(twin.open, _first, MAX_WINDOWS, length).added(*closed)
+        closed = (each.mapped(change).part(0, twin.length) for each in self.closed.items)
+        length = max(self.closed.length, twin.length)
+        twin.closed = replace(twin.closed, length=length).added(*closed)
         twin.start, rest = self.start, self.open.mapped(change)
         twin.take(self.start, rest.rows, rest.targets, rest.weights)
         return twin

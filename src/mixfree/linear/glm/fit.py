@@ -19,13 +19,12 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_not_negative, check_values, check_whole, shown
 from mixfree.base.sample import UniformSample
 from mixfree.base.state import shallow
-from mixfree.linear.exact.blocks import Blocks, Fit, block_rows, check_rows
+from mixfree.linear.exact.blocks import Blocks, Fit, block_rows
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.streamsums import StreamSums
 from mixfree.linear.exact.sums import Sums
@@ -64,21 +63,14 @@ class GlmFit(Fit):
     ----------
     loss
         ``Logistic()``, ``Softmax(classes)``, ``Poisson()``, ``Huber()`` or ``Robust()``.
-    columns
-        Number of features, of values up to 1e75. Their offsets cost no digits, and one that
-        varies by less than 1e-75 counts as constant.
-    intercept
-        Whether each output has an intercept b, which is not penalised.
+    columns, intercept
+        Number of features, and whether each output has an intercept b, which is not penalised.
     l2
         λ, for weights in the units of the rows. By default 1e-8 for weights of standardised
-        columns, too little to be noticed, and more where classes can be separated. With λ = 0 the
-        weights of such classes grow until the loss no longer decreases noticeably.
-    memory
-        Rows to keep: their number, at least 3 per column, or bytes such as ``"32MB"``. An eighth
-        more is stored temporarily, and is part of the bytes. The sums take another 8·columns²
-        bytes for each of 16 to 64 batches: 5 MB for 100 columns, 128 MB for 1,000.
-    seed
-        Seed of the sample of rows.
+        columns, too little to be noticed, and more where classes can be separated.
+    memory, seed
+        Rows to keep: their number, at least 3 per column, or bytes; and the seed of their sample.
+        The sums take another 8·columns² bytes for each of 16 to 64 batches.
 
     Examples
     --------
@@ -149,37 +141,23 @@ class GlmFit(Fit):
         twin._sample = self._sample.copy()
         return twin
 
-    def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
-        """Add rows in order, dense or sparse, of any real dtype.
-
-        Rows of weight 0 count as samples, but have no other effect.
-
-        Raises
-        ------
-        ValueError
-            If a shape is wrong, a value is not finite or above 1e75, or a target does not suit
-            the loss; go on with the predecessor.
-        """
-        x, y, w = check_rows(rows, targets, weights, self.settings.columns)
-        check_values(targets=y)
-        self.settings.loss.check_targets(y[:, 0])
-        self._blocks.cut(x, y, w, self._length, self._fold)
-        self.samples += int(np.shape(targets)[0])
-        self._solution = self._inference = None
+    def _check_targets(self, targets: Array) -> None:
+        check_values(targets=targets)
+        self.settings.loss.check_targets(targets[:, 0])
 
     def _length(self) -> int:
         """Return the rows of the next block: more as the stream grows, for speed."""
         if self.complete:
             return self.size + 1
-        return min(1 << (self._sums.rows // 8).bit_length() >> 1, block_rows(self.settings.columns))
+        return min(1 << (self._sums.rows // 8).bit_length() >> 1, block_rows(self.columns))
 
-    def _fold(self, rows: Array, targets: Array, weights: Array | None) -> None:
+    def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Add a block to the sums, and offer its rows to the sample."""
         check_values(rows=rows)
         new = self._unpredicted(rows, targets, weights)
         if self.complete:
             # From now on not all rows are kept.
-            self._reference = self._rough(new, len(new), None)
+            self._reference = self._rough(new, None)
             self._streams = [stream_seed(self.seed, new)]
             self._sums = StreamSums(*self._functions, len(rows))
             self._sample = UniformSample(self.size, self._streams[0])
@@ -198,28 +176,26 @@ class GlmFit(Fit):
 
     def _predictions(self, rows: Array) -> Array:
         """Predict rows by the reference weights."""
-        columns, most = self.settings.columns, self.settings.loss.largest
-        z: Array = rows @ self._reference[:, :columns].T
-        z += self._reference[:, columns:].T.sum(axis=0)
+        most = self.settings.loss.largest
+        z: Array = rows @ self._reference[:, : self.columns].T
+        z += self._reference[:, self.columns :].T.sum(axis=0)
         # Such predictions are far from all targets: a column that hardly varied became huge.
         return np.clip(z, -most, most, out=z)
 
     def _update_reference(self) -> None:
         """Update the reference weights by a fit to some rows of the sample."""
-        rows = self._sums.rows
-        self._reference = self.rough_weights()
+        rows, self._reference = self._sums.rows, self.rough_weights()
         self._due = int((LATE_GROWTH if rows >= 16 * self.size else GROWTH) * rows)
 
     def rough_weights(self) -> Array:
         """Return weights as good as a sample of some thousand rows gives."""
-        return self._rough(self._rows(REFERENCE_ROWS), self._summed, self._reference)
+        return self._rough(self._rows(REFERENCE_ROWS), self._reference)
 
-    def _rough(
-        self, kept: Kept, count: int, start: Array | None, most: int = REFERENCE_ROWS
-    ) -> Array:
-        """Fit to about ``most`` of the rows kept of ``count``; weights in the units of the rows."""
+    def _rough(self, kept: Kept, start: Array | None, most: int = REFERENCE_ROWS) -> Array:
+        """Fit to about ``most`` of the kept rows; weights in the units of the rows."""
         few = kept.take(slice(None, None, self._stride(len(kept), most)))
-        ridge = REFERENCE_RIDGE * self.settings.columns / max(len(few), 1)
+        ridge = REFERENCE_RIDGE * self.columns / max(len(few), 1)
+        count = self._sums.rows or len(kept)
         problem = Problem.of(self.settings, few, count, self._total, ridge)
         return problem.weights(problem.solved(start, ROUGH_DECREMENT))
 
@@ -231,14 +207,9 @@ class GlmFit(Fit):
     def _total(self) -> Sums | None:
         return None if self.complete else self._sums.total
 
-    @property
-    def _summed(self) -> int:
-        """Rows of the sums, or all rows if there are none; the kept rows are a sample of them."""
-        return self._blocks.filled if self.complete else self._sums.rows
-
     def _stride(self, count: int, most: int) -> int:
         """Return the stride that leaves about ``most`` of some rows, but enough for the columns."""
-        return max(count // max(most, 16 * (self.settings.columns + 1)), 1)
+        return max(count // max(most, 16 * (self.columns + 1)), 1)
 
     def _rows(self, most: int | None = None) -> Kept:
         """Return kept rows in order of arrival, all or about ``most``, of those in the sums."""
@@ -272,10 +243,11 @@ class GlmFit(Fit):
                 whole = self.copy()
                 whole._flush()
             start, rows = None, whole._rows()
-            problem = Problem.of(self.settings, rows, whole._summed, whole._total)
+            count = whole._sums.rows or len(rows)
+            problem = Problem.of(self.settings, rows, count, whole._total)
             # The search for a ridge starts at 0, where a strong one holds the weights.
             if (len(rows) > 2 * START_ROWS or not self.complete) and not problem.scarce:
-                start = whole._rough(rows, whole._summed, whole._reference, START_ROWS)
+                start = whole._rough(rows, whole._reference, START_ROWS)
             self._solution = problem.solved_with_ridge(start)
         found: tuple[Problem, Point] = self._solution
         return found
@@ -306,18 +278,12 @@ class GlmFit(Fit):
     def merge(self, other: Self) -> None:
         """Add all rows of another fit, as if they followed; ``other`` is unchanged.
 
-        Raises
-        ------
-        ValueError
-            If the settings differ, or if both fits began with the same rows and the same seed,
-            so that they may share rows.
+        An error if both fits began with the same rows and the same seed, and may share rows.
         """
         mine, others = ((each.settings, each.size) for each in (self, other))
         if mine != others:
-            text = (
-                "cannot merge a fit with {} that keeps {:,} rows into one with {} that keeps {:,}"
-            )
-            raise ValueError(text.format(*others, *mine))
+            kinds = "{} that keeps {:,} rows into one with {} that keeps {:,}"
+            raise ValueError(f"cannot merge a fit with {kinds.format(*others, *mine)}")
         if set(self._streams) & set(other._streams):
             raise ValueError(
                 "cannot merge fits that begin with the same rows and the same seed: "
@@ -330,7 +296,7 @@ class GlmFit(Fit):
             theirs = own
         if theirs.complete:
             if (waiting := theirs._blocks.pending) is not None:
-                self._blocks.cut(*waiting, self._length, self._fold)
+                self._blocks.cut(*waiting, self._length, self._take)
         else:
             self._flush()
             theirs._flush()
@@ -356,17 +322,17 @@ class GlmFit(Fit):
         slopes, level = np.split(self._reference, [self.settings.columns], axis=1)
         twin._reference = np.hstack([change.rows(slopes), level])
         if not (change.places or self.complete):  # no weights of the new columns need predict alike
-            twin._reference = twin._rough(twin._rows(REFERENCE_ROWS), twin._summed, None)
+            twin._reference = twin._rough(twin._rows(REFERENCE_ROWS), None)
         if (waiting := twin._blocks.pending) is not None and twin._blocks.filled >= twin._length():
             twin._blocks = Blocks(change.after)
-            twin._blocks.cut(*waiting, twin._length, twin._fold)
+            twin._blocks.cut(*waiting, twin._length, twin._take)
         return twin
 
     def _flush(self) -> None:
         """Fold the pending rows."""
         if (waiting := self._blocks.pending) is not None:
             self._blocks = Blocks(self.settings.columns)
-            self._fold(*waiting)
+            self._take(*waiting)
 
     def restored(self, plain: Any, what: str) -> Self:
         """Return the fit from which ``plain`` was made, after checking it."""

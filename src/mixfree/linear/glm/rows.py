@@ -77,27 +77,10 @@ class Kept:
 class Rows:
     """Rows in standard units: columns of mean 0 and deviation 1; residuals keep their unit.
 
-    Columns keep their mean if there is no intercept.
-
-    Parameters
-    ----------
-    settings
-        Settings of the fit.
-    sample, count
-        Kept rows, and the rows of the stream from which they were drawn.
-    total
-        Sums of all rows that the sample was drawn from, if they are known.
-
-    Attributes
-    ----------
-    shape
-        Outputs × weights per output.
-    factor
-        Rows of the stream per kept row.
-    weight, shares
-        Weight of the stream, and the fraction of it that each kept row represents.
-    targets
-        Targets minus ``shift``.
+    Columns keep their mean if there is no intercept. The ``sample`` is drawn from ``count`` rows of
+    the stream, of which ``total`` has the sums, if they are known. ``factor`` is the rows of the
+    stream per kept row, ``shares`` the fractions of the stream's ``weight`` that kept rows
+    represent, and ``shape`` outputs × weights per output.
     """
 
     def __init__(self, settings: Settings, sample: Kept, count: int, total: Sums | None) -> None:

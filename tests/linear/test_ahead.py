@@ -82,21 +82,6 @@ def test_the_same_bits_whatever_the_chunks(loss):
     assert len(states[0]["tests"]) == KEPT
 
 
-def test_bad_rows_change_nothing():
-    """Fails if the rows before a bad one stay learnt, since a chunk is learnt in parts."""
-    learner = ExactLearner(Squared(), 1, looks_ahead=True)
-    x = np.random.default_rng(0).normal(size=(3000, 1))
-    learner.advance(x, x[:, 0])
-    before, y = learner.state_dict(), x[:, 0].copy()
-    y[-1] = np.nan
-    with pytest.raises(ValueError, match="targets"):
-        learner.advance(x, y)
-    after = learner.state_dict()
-    assert learner.samples == 3000
-    np.testing.assert_array_equal(after["ahead"]["tests"], before["ahead"]["tests"])
-    assert after["ahead"]["rows"] == before["ahead"]["rows"]
-
-
 def test_merged_and_saved():
     """Fails if a merge forgets the errors of one part, or a state those of the stream."""
     x, y = drifting(4000)

@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 from scipy.signal import lfilter
 
-from mixfree.linear.exact.squared import SquaredFit
 from mixfree.linear.exact_learner import ExactLearner
-from mixfree.linear.glm.rows import rows_of
 from mixfree.linear.losses import Squared
 
 SIZES, OFFSETS = np.array([1.0, 1e3, 1e-3, 1.0]), np.array([0.0, 1e4, 0.0, -2.0])
@@ -55,19 +52,6 @@ def test_any_cut_permutation_and_order_of_merging_gives_the_same_fit(rows, cuts,
         assert other.samples == rows
 
 
-def test_sparse_rows_and_single_precision():
-    x, y = stream(9000)
-    x[np.random.default_rng(2).random(x.shape) < 0.7] = 0.0
-    dense = learnt(x, y)
-    for kind in (sparse.csr_array, sparse.csr_matrix, sparse.coo_array):
-        np.testing.assert_array_equal(learnt(kind(x), y).weights, dense.weights)
-    single = learnt(x.astype(np.float32), y.astype(np.float32), dtype=np.float32)
-    assert single.weights.dtype == np.float32
-    np.testing.assert_allclose(single.weights, dense.weights, rtol=1e-3, atol=1e-3)
-    double = learnt(x.astype(np.float32), y.astype(np.float32))
-    np.testing.assert_allclose(single.weights, double.weights, rtol=1e-6)
-
-
 def test_means_have_intervals_of_the_shape_of_predictions():
     x, y = stream(5000)
     learner = learnt(x, y)
@@ -95,14 +79,6 @@ def test_a_half_life_is_reported_and_refuses_what_it_cannot_do():
 def test_wrong_options_are_named(wrong):
     with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be"):
         ExactLearner(Squared(), 2, **wrong)
-
-
-def test_a_megabyte_is_as_long_for_the_squared_loss_as_for_kept_rows():
-    """One of 2²⁰ bytes here and of 10⁶ there was the same text with two meanings."""
-    kept = {text: SquaredFit(3, memory=text)._memory for text in ("32MB", "32 mb", "32MiB")}
-    assert kept == {"32MB": 32 * 10**6, "32 mb": 32 * 10**6, "32MiB": 32 << 20}
-    for text, size in kept.items():
-        assert rows_of(text, 10, 1) == int(size / (8 * 14 * 1.125))
 
 
 def test_a_change_is_found_and_noise_is_not():

@@ -171,32 +171,10 @@ def test_a_ladder_goes_on_in_new_units(shifted):
         np.testing.assert_allclose(state["squares"], (g**2).sum(axis=0), rtol=1e-9)
 
 
-@pytest.mark.parametrize("method", ["mag", "ladder"])
-@pytest.mark.parametrize("power", [-240, 240])
-def test_columns_of_any_size(method, power):
-    """A column's size changes nothing: not even a bit, if it is a power of two."""
-    rng = np.random.default_rng(8)
-    rows = rng.standard_normal((300, COLUMNS)) + np.array([0.0, 5.0, 0.0, 0.0])
-    targets = rows @ [1.0, 2.0, 3.0, 4.0] + rng.standard_normal(300)
-    sizes = np.array([1.0, 2.0, 1.0, 2.0]) * 2.0 ** np.array([0, power, 0, power])
-    plain, sized = (Learner(Squared(), COLUMNS, method, scale="running") for _ in range(2))
-    plain.advance(rows, targets)
-    sized.advance(rows * sizes, targets)
-    np.testing.assert_array_equal(sized.weights[:, :-1] * sizes, plain.weights[:, :-1])
-
-
 def test_methods_whose_state_has_units_are_refused():
     """Catches rows of a block that are replayed in old units."""
     with pytest.raises(ValueError, match="does not work with sgd-er, which replays"):
         Learner(Squared(), COLUMNS, "sgd-er", scale="running", options={"mixing_time": 2})
-
-
-def test_a_column_that_varies_by_less_than_the_limit_counts_as_constant():
-    varied, constant = (Learner(Squared(), 2, "adagrad", scale="running") for _ in range(2))
-    rows = np.random.default_rng(0).standard_normal((64, 2)) * [1.0, 1e-77]
-    varied.advance(rows, rows[:, 0])
-    constant.advance(rows * [1.0, 0.0], rows[:, 0])
-    np.testing.assert_allclose(varied.weights, constant.weights, rtol=1e-12, atol=1e-70)
 
 
 @pytest.mark.parametrize("output", ["average", "weighted", "tail", "last", "random"])

@@ -86,16 +86,3 @@ def test_a_loss_of_ones_own_is_replayed_as_by_a_kernel():
     advance_linear(pair[0], Squared(), ROWS, TARGETS)
     advance_linear(pair[1], Mine(), ROWS, TARGETS)
     np.testing.assert_allclose(pair[0].x, pair[1].x, rtol=1e-12)
-
-
-def test_a_gradient_that_is_not_finite_is_named_and_nothing_is_learnt():
-    rows = ROWS.copy()
-    rows[120, 1] = np.nan
-    opt = Own(np.zeros(4))
-    with pytest.raises(ValueError, match="gradient of sample 121"):
-        advance_linear(opt, Squared(), rows, TARGETS)
-    model = StreamRegressor(method=Own).fit(ROWS, TARGETS)
-    before = model.coef_.copy()
-    with pytest.raises(ValueError, match="NaN"):
-        model.partial_fit(rows, TARGETS)
-    np.testing.assert_array_equal(model.coef_, before)

@@ -30,19 +30,10 @@ def knows_intervals(learner: Any) -> TypeGuard["ExactLearner"]:
 class ExactLearner:
     """Learns the weights of a linear model exactly; the chunking of the rows does not matter.
 
-    Parameters
-    ----------
-    loss
-        One of :mod:`mixfree.linear.losses`.
-    columns
-        Number of features.
-    dtype
-        dtype of the weights; all arithmetic is in double precision.
-    intercept, l2, half_life, memory, seed
-        As for the estimators. The squared loss keeps no rows for its weights; bytes of memory limit
-        the sums behind its intervals.
-    looks_ahead
-        Whether to predict some rows before they are learnt, for intervals of new rows.
+    Parameters are as for the estimators. The squared loss keeps no rows for its weights; bytes of
+    memory limit the sums behind its intervals. All arithmetic is in double precision. If the
+    learner ``looks_ahead``, some rows are predicted before they are learnt, for intervals of new
+    rows.
 
     Examples
     --------
@@ -136,13 +127,7 @@ class ExactLearner:
         return None if self.forgetting is None else self.forgetting.half_life
 
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
-        """Learn from rows in order, dense or sparse.
-
-        Raises
-        ------
-        ValueError
-            If a shape is wrong or a value is not finite; nothing has been learnt then.
-        """
+        """Learn from rows in order, dense or sparse: from all of them or, with an error, none."""
         targets = np.asarray(targets)
         (self._advance if targets.size == 1 else self._advance_many)(rows, targets, weights)
 
@@ -224,13 +209,8 @@ class ExactLearner:
         """Return a learner of the rows ``z @ matrix`` for all rows z of this one.
 
         Exact for the squared loss. Test-then-train losses of half-lives stay those of this
-        learner's columns. A column that is a small difference of large ones has few digits.
-
-        Parameters
-        ----------
-        matrix
-            Dense or sparse: columns of this learner × columns of the new one. Columns of the
-            matrix that select one of this learner's columns, or are 0, cost next to nothing.
+        learner's columns. Columns of the matrix, dense or sparse, that select one of this learner's
+        columns, or are 0, cost next to nothing.
 
         Examples
         --------
@@ -265,10 +245,7 @@ class ExactLearner:
         return twin
 
     def mean_squares(self, weights: Array) -> tuple[float, float] | None:
-        """Return the mean squared errors of ``weights`` and of the best constant over all rows.
-
-        None if they are not known from sums.
-        """
+        """Return the mean squares of the errors of ``weights`` and of the mean; None if unknown."""
         return self._fit.mean_squares(weights) if isinstance(self._fit, SquaredFit) else None
 
     def mean_losses(self) -> tuple[float, float] | None:
@@ -312,13 +289,7 @@ class ExactLearner:
         return self._fit.plain() | ahead
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state of a learner that was made with the same arguments.
-
-        Raises
-        ------
-        ValueError
-            If the state is damaged or of another kind of learner; nothing has changed then.
-        """
+        """Restore the state of a learner of the same arguments; an error changes nothing."""
         own = {name: value for name, value in state.items() if name != "ahead"}
         with loading("exact learner"):
             fit = self._fit.restored(own, "exact learner")

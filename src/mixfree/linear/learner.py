@@ -32,20 +32,9 @@ ROOM = 1 << 27  # most entries of sparse rows in memory, where they are kept as 
 class Learner:
     """Learns the weights of a linear model by steps; the chunking of the rows does not matter.
 
-    Parameters
-    ----------
-    loss
-        One of :mod:`mixfree.linear.losses`.
-    columns
-        Number of features.
-    dtype
-        float64 or float32, for the weights and all arithmetic.
-    memory
-        Number of rows kept in a reservoir: see :class:`mixfree.gradients.Reservoir`. 0 keeps none.
-    dense_only
-        Whether sparse rows are learnt without the memory, which would keep them as dense ones.
-    method, fit_intercept, l2, radius, scale, draws, step_scale, output, options, seed
-        As for :class:`mixfree.sklearn.estimator.StreamModel`.
+    Parameters are as for the estimators. ``memory`` is a number of rows that are kept in a
+    reservoir (:class:`mixfree.gradients.Reservoir`); if it is for ``dense_only``, sparse rows are
+    learnt without it.
 
     Examples
     --------
@@ -82,12 +71,8 @@ class Learner:
         self._intercept = int(fit_intercept)
         start = np.zeros(loss.outputs * (columns + self._intercept), dtype)
         domain = None if radius is None else Ball(radius)
-        common: dict[str, Any] = {
-            "domain": domain,
-            "alpha": step_scale,
-            "output": output,
-            "seed": seed,
-        }
+        common: dict[str, Any] = {"domain": domain, "alpha": step_scale, "output": output}
+        common["seed"] = seed
         self._start = partial(start_method, method, start, options or {}, **common)
         self._optimizer: Optimizer = self._start(memory=memory, draws=draws)
         self._dense_only = dense_only
@@ -133,13 +118,9 @@ class Learner:
         return self._optimizer.x.dtype
 
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
-        """Learn from rows in order: from all of them, or from none if there is an error.
+        """Learn from rows in order: from all of them or, with an error, none.
 
-        Raises
-        ------
-        ValueError
-            If a value is above 1e75, or a row's gradient is not finite; the learner is as it was
-            before the call.
+        An error if a value is above 1e75, or a row's gradient is not finite.
         """
         sparse_rows, optimizer = hasattr(rows, "indptr"), self._optimizer
         check_values(rows=rows.data if sparse_rows else rows, targets=targets)
@@ -168,8 +149,7 @@ class Learner:
 
     def losses(self, rows: Any, targets: Array) -> Array:
         """Return the loss of each row, without regularisation."""
-        losses: Array = self.loss.value(self.predict(rows), targets)
-        return losses
+        return np.asarray(self.loss.value(self.predict(rows), targets))
 
     def profile(self) -> Profile | None:
         """Return the correlation profile of the gradients; None if the step has none.
@@ -271,13 +251,7 @@ class Learner:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state of a learner that was made with the same arguments.
-
-        Raises
-        ------
-        ValueError
-            If the state is damaged or of another kind of learner; nothing has changed then.
-        """
+        """Restore the state of a learner of the same arguments; an error changes nothing."""
         if not isinstance(state, Mapping) or state.keys() != {"optimizer", "sparse", "scale"}:
             raise ValueError(
                 "state must be of an iterative learner, with 'optimizer', 'sparse' and 'scale'"

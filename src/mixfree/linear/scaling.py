@@ -27,12 +27,7 @@ class RunningScale(State):
     1e75 in size; a column that varies by less than 1e-75, or 1e-38 in single precision, counts as
     constant.
 
-    Parameters
-    ----------
-    columns
-        Number of features.
-    centred
-        Whether to subtract the mean, which needs an intercept.
+    ``centred`` rows, from which the mean is subtracted, need an intercept.
 
     Examples
     --------

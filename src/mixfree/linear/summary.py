@@ -41,30 +41,14 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Summary:
-    """The table of a fit, which prints as text, and as HTML in a notebook.
+    """The table of a fit, which prints as text, and as HTML in a notebook."""
 
-    Attributes
-    ----------
-    facts
-        What is known of the whole fit, by name.
-    lines
-        The weights, per output.
-    tests
-        Joint tests by name.
-    remark
-        Why intervals, or some of them, cannot be trusted or are missing.
-    level
-        Level of the intervals.
-    marked
-        Whether small p-values have stars: not if the stream is too short for its correlation.
-    """
-
-    facts: Mapping[str, str]
-    lines: Sequence[Line]
-    tests: Mapping[str, Wald]
-    remark: str
-    level: float
-    marked: bool = True
+    facts: Mapping[str, str]  # what is known of the whole fit, by name
+    lines: Sequence[Line]  # the weights, per output
+    tests: Mapping[str, Wald]  # joint tests by name
+    remark: str  # why intervals, or some of them, cannot be trusted or are missing
+    level: float  # of the intervals
+    marked: bool = True  # whether small p-values have stars: not if the stream is too short
 
     @property
     def _with_errors(self) -> bool:
@@ -152,16 +136,8 @@ def summary_of(
 ) -> Summary:
     """Make the table of an exact fit.
 
-    Parameters
-    ----------
-    learner
-        The exact learner.
-    names, labels
-        Names of the features, and of the outputs if there are several.
-    groups
-        Places of features that are tested together, by the name of the test.
-    alpha
-        1 − the level of the intervals.
+    ``names`` are those of the features, ``labels`` those of several outputs, and ``groups`` the
+    places of features that are tested together, by the name of the test.
     """
     inference = learner.inference if knows_intervals(learner) else None
     facts = {"rows": f"{learner.samples:,}"}

@@ -151,14 +151,6 @@ def test_parts_that_are_merged_keep_the_profile_of_their_rows():
     assert found.ratios.max() > 5.0
 
 
-def test_independent_rows_are_all_effective():
-    rng = np.random.default_rng(6)
-    x = rng.normal(size=(50_000, 5))
-    inference, _ = inferred(x, rng.normal(size=50_000))
-    assert inference.effective_rows == pytest.approx(50_000, rel=4.0 / math.sqrt(0.5 * 48 * 6))
-    assert not inference.correlated and inference.remark == ""
-
-
 def test_a_stream_too_short_beside_its_correlation_says_so():
     rng = np.random.default_rng(7)
     flagged = [inferred(*stream(rng, 2000, 0.98)[:2])[0].correlated for _ in range(40)]
@@ -169,14 +161,6 @@ def test_a_stream_too_short_beside_its_correlation_says_so():
     assert "errors are alike for longer than" in inference.remark
 
 
-def test_too_few_rows_have_unbounded_intervals_and_a_remark():
-    rng = np.random.default_rng(8)
-    inference, _ = inferred(*stream(rng, 5, 0.0)[:2])
-    assert np.isinf(inference.bse).all()
-    assert math.isnan(inference.effective_rows)
-    assert "8 are needed" in inference.remark
-
-
 def test_a_constant_column_has_no_interval_but_predictions_do():
     rng = np.random.default_rng(9)
     x, y, _ = stream(rng, 3000, 0.5)
@@ -185,13 +169,6 @@ def test_a_constant_column_has_no_interval_but_predictions_do():
     assert np.isinf(inference.bse[0, 1])
     assert np.isfinite(inference.bse[0, [0, 2, 3]]).all()
     assert np.isfinite(inference.mean_error(x[:3])).all()
-
-
-def test_alpha_is_checked():
-    rng = np.random.default_rng(10)
-    inference, _ = inferred(*stream(rng, 500, 0.0)[:2])
-    with pytest.raises(ValueError, match="alpha must be between 0 and 1"):
-        inference.conf_int(1.0)
 
 
 @pytest.mark.parametrize(("groups", "rows"), [(60, 6_000), (20, 1_000)])
@@ -228,6 +205,8 @@ def test_quantiles_have_one_degree_of_freedom_less_than_batches():
     batches = len(inference._scores)
     assert batches < 64
     assert inference.quantile(0.05) == pytest.approx(stats.t.ppf(0.975, batches - 1), rel=1e-12)
+    with pytest.raises(ValueError, match="alpha must be between 0 and 1"):
+        inference.conf_int(1.0)
 
 
 def test_a_column_of_a_single_batch_has_the_error_of_its_own_rows():

@@ -9,7 +9,7 @@ from scipy import sparse
 from mixfree.linear.exact.blocks import block_rows
 from mixfree.linear.exact.squared import SquaredFit
 from mixfree.linear.exact.streamsums import most_batches
-from mixfree.linear.exact.sums import Sums, stacked, sums_of
+from mixfree.linear.exact.sums import sums_of
 from tests.helpers import assert_same_bits
 
 COLUMNS = 3
@@ -227,11 +227,3 @@ def test_a_wrong_state_is_refused_and_nothing_has_changed(path, spoil, message):
     with pytest.raises(ValueError, match=message):
         fit.restored(state, "fit")
     assert_same_bits(fit.plain(), before)
-
-
-def test_stacked_sums_are_the_sums_of_each():
-    x, y = stream(600, offset=2.0)
-    parts = [sums_of(x[i : i + 200], y[i : i + 200, None]) for i in (0, 200, 400)]
-    together = sums_of(x.reshape(3, 200, 3), y.reshape(3, 200, 1), before=Sums.nothing(3, 1))
-    assert_close(together, stacked(parts))
-    assert_close(together.combined(), sums_of(x, y[:, None]))

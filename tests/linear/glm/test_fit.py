@@ -97,16 +97,6 @@ def test_all_rows_kept_is_scikit_learns_fit_not_one_with_a_penalised_intercept(l
     np.testing.assert_allclose(ours, other, atol=1e-4)
 
 
-def test_softmax_of_all_rows_is_scikit_learns_fit():
-    x, y = classes(outputs=4)
-    ours = fitted(Softmax(4), x, y, l2=1e-3).weights()
-    theirs = LogisticRegression(C=1 / (len(y) * 1e-3), tol=1e-10, max_iter=10_000).fit(x, y)
-    other = np.column_stack([theirs.coef_, theirs.intercept_])
-    values = [objective(Softmax(4), each, x, y, 1e-3) for each in (ours, other)]
-    assert values[0] == pytest.approx(values[1], abs=1e-8)
-    np.testing.assert_allclose(ours.sum(axis=0), 0.0, atol=1e-10)
-
-
 @pytest.mark.parametrize("loss", [Huber(0.7), Huber(30.0), Robust(1.0, 0.5), Robust(-2.0, 1.5)])
 def test_regression_of_all_rows_is_a_minimum_that_no_descent_improves(loss):
     x, y = regression(1_500)
@@ -191,18 +181,6 @@ def test_columns_of_any_size_and_offset(memory, same_sample):
     expected = predictions(plain.weights().ravel(), x)
     # Digits of the third column's values are lost before anyone can help it.
     np.testing.assert_allclose(predictions(fit.weights().ravel(), moved), expected, atol=1e-4)
-
-
-def test_a_column_that_wakes_up_late_and_constant_and_repeated_columns():
-    x, y = logistic(3_000)
-    late = np.where(np.arange(3_000) < 1_000, 7.0, 7.0 + 1e70 * x[:, 0])
-    rows = np.column_stack([late, np.full(3_000, 3.0), x[:, 1:], x[:, 1]])
-    fit = fitted(Logistic(), rows, y, memory=500)
-    weights = fit.weights()
-    assert np.isfinite(weights).all()
-    assert weights[0, 1] == 0.0
-    assert weights[0, 2] == pytest.approx(weights[0, -2], rel=1e-2)
-    assert lost(Logistic(), fit, rows, y) < 1e-4
 
 
 @pytest.mark.parametrize("loss", DATA, ids=str)
@@ -374,15 +352,6 @@ def test_many_classes_take_few_products_to_scikit_learns_minimum(monkeypatch):
     theirs = LogisticRegression(C=np.inf, tol=1e-7, max_iter=10_000).fit(x, y)
     other = np.column_stack([theirs.coef_, theirs.intercept_])
     assert ours <= objective(Softmax(60), other, x, y) * (1.0 + 1e-9)
-
-
-@pytest.mark.parametrize("size", [1e-70, 1.0, 1e70])
-def test_targets_of_any_size_and_offset(size, same_sample):
-    x, y = regression(2_000)
-    for memory in (400, 4_000):
-        plain = fitted(Huber(0.7), x, y, memory=memory).weights()
-        scaled = fitted(Huber(0.7 * size), x, size * (y + 1e3), memory=memory).weights()
-        np.testing.assert_allclose(scaled / size - [[0, 0, 0, 0, 1e3]], plain, rtol=1e-4, atol=1e-4)
 
 
 def test_no_intercept_fits_through_the_origin():
@@ -557,13 +526,6 @@ def test_standard_errors_of_independent_rows_are_the_usual_ones(memory):
     # 40 batches: each error is known to about 1/√80 = 11 %.
     np.testing.assert_allclose(ratio, 1.0, rtol=0.4)
     assert np.mean(ratio) == pytest.approx(1.0, abs=0.12)
-
-
-def test_products_of_softmax_are_those_of_one_thread():
-    """Catches products for which BLAS wakes threads, which on a busy machine takes far longer."""
-    x, y = np.random.default_rng(0).standard_normal((2000, 64)), np.arange(2000.0) % 10
-    rows = fitted(Softmax(10), x, y)._solved()[0].rows
-    assert max(slab.size for slab, _ in rows.slabs) * 10 <= 1 << 18
 
 
 def test_a_class_of_one_row_does_not_take_long(monkeypatch):

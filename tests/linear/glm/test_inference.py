@@ -197,21 +197,6 @@ def test_too_few_rows_have_unbounded_intervals_and_a_remark():
         )
 
 
-@pytest.mark.parametrize("rows", [2000, 6000])
-def test_same_intervals_however_the_rows_are_cut_and_after_saving(rows):
-    x, y = logistic(rows)
-    whole = inferred(Logistic(), x, y, memory=4000)
-    fit = GlmFit(Logistic(), 3, memory=4000)
-    for start in range(0, rows, 700):
-        fit.add(x[start : start + 700], y[start : start + 700])
-        fit.inference.conf_int()  # asking changes nothing
-        other = GlmFit(Logistic(), 3, memory=4000)
-        other = other.restored(fit.plain(), "fit")
-        fit = other
-    np.testing.assert_array_equal(fit.inference.conf_int(), whole.conf_int())
-    np.testing.assert_array_equal(fit.inference.profile.ratios, whole.profile.ratios)
-
-
 def test_blocks_of_rows_are_the_same_however_the_rows_are_cut():
     scores = np.random.default_rng(6).normal(size=(1000, 2))
     for cuts in ([], [1, 2, 500], [333, 334, 335, 999]):

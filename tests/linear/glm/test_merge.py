@@ -53,17 +53,3 @@ def test_what_was_merged_once_is_not_merged_again():
     one.merge(three)
     with pytest.raises(ValueError, match="begin with the same rows"):
         one.merge(two)
-
-
-def test_merged_streams_have_new_reference_weights_in_any_order():
-    """Catches old predictions that only know the first part."""
-    ends = []
-    for order in ((0, 1), (1, 0)):
-        one, two = (fitted(data(1000, seed)) for seed in order)
-        before = one._reference
-        one.merge(two)
-        assert (one._reference != before).any()
-        assert one._due > one._sample.seen
-        ends.append(one)
-    assert sorted(ends[0]._streams) == sorted(ends[1]._streams)
-    np.testing.assert_array_equal(*(np.sort(each._sample.plain()["keys"]) for each in ends))

@@ -38,14 +38,6 @@ def test_the_fit_is_that_of_scikit_learn(level):
     )
 
 
-def test_row_weights():
-    """Fails if weights count in the start only."""
-    x, y = counts()
-    weights = np.random.default_rng(1).integers(0, 4, size=len(y)).astype(float)
-    model = StreamRegressor("poisson").fit(x, y, sample_weight=weights)
-    np.testing.assert_allclose(model.coef_, best(x, y, weights)[:-1], rtol=1e-5)
-
-
 def test_beyond_the_memory():
     """Fails without the correction by the sums: the loss is 10⁻³ above its minimum then."""
     x, y = counts(20_000)

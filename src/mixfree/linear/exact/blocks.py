@@ -21,11 +21,6 @@ def block_rows(columns: int) -> int:
     """Return the rows per matrix product: a power of two from 256 to 8,192, at least ``columns``.
 
     Sums of size columns² are added once per block, which must not cost more than the product.
-
-    Examples
-    --------
-    >>> block_rows(10), block_rows(100), block_rows(1000)
-    (8192, 4096, 1024)
     """
     fit = (MAX_PRODUCT_VALUES // max(columns, 1)).bit_length() - 1
     return 1 << min(max(fit, 8, (columns - 1).bit_length()), 13)

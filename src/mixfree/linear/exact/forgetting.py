@@ -41,15 +41,6 @@ class Forgetting(Fit):
     less of both. A ridge worth one row, in units of each column's deviation over all rows so far,
     keeps weights small that recent rows do not determine.
 
-    Parameters
-    ----------
-    columns
-        Number of features.
-    half_life
-        Number of rows, or ``"auto"`` for a mixture of 50, 200, 800, 3,200, 12,800 and never.
-    intercept, l2
-        As in :func:`mixfree.linear.exact.solve.solve`.
-
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -273,11 +264,6 @@ def least_combination(products: Array) -> Array:
 
     Up to its sum, it is the u ≥ 0 with the least uᵀPu + (1 − Σu)²: for u = sπ with Σπ = 1, the
     least over s is q/(1 + q), which increases with q = πᵀPπ.
-
-    Examples
-    --------
-    >>> least_combination(np.array([[1.0, 0.0, 1.0], [0.0, 3.0, 1.0], [1.0, 1.0, 4.0]])).round(2)
-    array([0.75, 0.25, 0.  ])
     """
     from scipy.optimize import nnls  # late, since it takes long to import
 

@@ -14,13 +14,8 @@ ROUNDING = 1e-13  # variance of a combination over that of its terms that is onl
 class ColumnMap:
     r"""The map :math:`z \mapsto z T` of rows, which also maps their sums and products.
 
-    Most columns of T usually select a column. These are copied, so that they keep their bits;
-    columns of zeros are filled with zeros; only the other columns are multiplied.
-
-    Parameters
-    ----------
-    matrix
-        T, dense or sparse: columns before × columns after.
+    Most columns of T, dense or sparse, usually select a column. These are copied, so that they keep
+    their bits; columns of zeros are filled with zeros; only the other columns are multiplied.
 
     Examples
     --------
@@ -50,13 +45,7 @@ class ColumnMap:
 
     @classmethod
     def placing(cls, places: npt.ArrayLike, columns: int) -> Self:
-        """Return the map that puts column i at ``places[i]`` of so many, the others being 0.
-
-        Raises
-        ------
-        ValueError
-            If a place is not one of the columns, or is given twice.
-        """
+        """Return the map that puts column i at ``places[i]`` of so many, the others being 0."""
         to = np.asarray(places)
         if to.ndim != 1 or (to.size and to.dtype.kind not in "iu"):
             raise ValueError(f"places must be a list of whole numbers, not {to.dtype} {to.shape}")

@@ -23,24 +23,12 @@ CONSTANT_ROUNDING = 4 * np.finfo(np.float64).eps  # deviation over mean that is 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Weights of the best linear model, and quantities that intervals need.
+    """Weights of the best linear model, and quantities that intervals need."""
 
-    Attributes
-    ----------
-    weights
-        One row per target, in the units of the rows; an intercept is last.
-    penalty
-        Ridge per unit of weight.
-    deviation
-        Of columns and targets; without intercept, the root mean square. A constant column has 0.
-    scale, factor, values
-        The inverse of (correlations + ridge): see :meth:`inverse`.
-    """
-
-    weights: Array
-    penalty: float | Array
-    deviation: Array
-    scale: Array
+    weights: Array  # one row per target, in the units of the rows; an intercept is last
+    penalty: float | Array  # ridge per unit of weight
+    deviation: Array  # of columns, 0 if constant, and targets; without intercept, about 0
+    scale: Array  # with the next two, the inverse of (correlations + ridge)
     factor: Array
     values: Array | None
 
@@ -60,15 +48,8 @@ def solve(sums: Sums, *, l2: float | Array = 0.0, intercept: bool = True) -> Sol
     .. math:: \min_{w,\, b} \sum_i \omega_i \big( \tfrac12 \|y_i - w x_i - b\|^2
               + \tfrac12 \lambda \|w\|^2 \big)
 
-    Parameters
-    ----------
-    sums
-        Sums of all rows. A row of weight 2 is equivalent to two rows.
-    l2
-        λ, or one per column. As in scikit-learn's ``Ridge``, the intercept is not penalised, and w
-        is in the units of the rows.
-    intercept
-        Whether to fit an intercept.
+    ``l2`` is λ, or one per column. As in scikit-learn's ``Ridge``, the intercept is not penalised,
+    and w is in the units of the rows. A row of weight 2 is equivalent to two rows.
 
     Examples
     --------

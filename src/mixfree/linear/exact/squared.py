@@ -26,15 +26,8 @@ WINDOWS_SHARE = 8  # the windows of rows take 1/WINDOWS_SHARE of the memory
 class SquaredFit(Fit):
     """Fits a linear model with the squared loss to a stream, exactly and in any order.
 
-    Parameters
-    ----------
-    columns
-        Number of features, of values up to 1e75. Their offsets cost no digits, and one that
-        varies by less than 1e-75 counts as constant.
-    intercept, l2
-        As in :func:`mixfree.linear.exact.solve.solve`.
-    memory
-        Bytes such as ``"32MB"``, for the sums and rows behind the intervals.
+    Offsets of the columns cost no digits, and one that varies by less than 1e-75 counts as
+    constant. The memory is for the sums and rows behind the intervals.
 
     Examples
     --------
@@ -110,13 +103,6 @@ class SquaredFit(Fit):
         """Return the mean squared errors of any weights and of the targets' mean, over all rows.
 
         None if rounding errors of the sums hide the error.
-
-        Examples
-        --------
-        >>> fit = SquaredFit(1)
-        >>> fit.add(np.array([[0.0], [1.0], [2.0]]), np.array([0.0, 4.0, 2.0]))
-        >>> fit.mean_squares(np.array([[1.0, 0.0]]))
-        (3.0, 2.6666666666666665)
         """
         return self._errors(self.total, weights)
 
@@ -182,13 +168,7 @@ class SquaredFit(Fit):
 
 
 def block_lengths(columns: int) -> tuple[int, int]:
-    """Return the rows of the first blocks, and of those of a long stream.
-
-    Examples
-    --------
-    >>> block_lengths(10), block_lengths(1000)
-    ((1024, 32768), (1024, 2048))
-    """
+    """Return the rows of the first blocks, and of those of a long stream."""
     block, fit = block_rows(columns), MAX_BLOCK_VALUES // max(columns, 1)
     first = min(max(MIN_BLOCK, 8 << columns.bit_length() >> 1), block)
     return first, max(min(LONG_BLOCKS * block, 1 << fit.bit_length() >> 1), block)

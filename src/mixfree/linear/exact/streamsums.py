@@ -17,11 +17,6 @@ def most_batches(columns: int, memory: int = MEMORY) -> int:
     """Return the number of batches at which neighbours are joined: 64, 32 or 16.
 
     Each takes 8·columns² bytes: 64 batches take 5 MB for 100 columns, 16 take 128 MB for 1,000.
-
-    Examples
-    --------
-    >>> most_batches(100), most_batches(300), most_batches(1000)
-    (64, 32, 16)
     """
     fit = memory // (8 * max(columns, 1) ** 2)
     return MAX_BATCHES if fit >= MAX_BATCHES else max(1 << fit.bit_length() >> 1, MIN_BATCHES)

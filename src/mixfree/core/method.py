@@ -39,10 +39,8 @@ class Method(Optimizer):
     ----------
     x0
         The starting point, inside the domain.
-    gradient
-        The gradient part.
-    step
-        Makes the step part from the scale α.
+    gradient, step
+        The gradient part, and what makes the step part from the scale α.
     domain
         The feasible set; unbounded by default.
     alpha

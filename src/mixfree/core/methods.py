@@ -20,8 +20,7 @@ class SGD(Method):
 
     Examples
     --------
-    >>> opt = SGD([0.0, 0.0])
-    >>> opt.tell([1.0, 0.0])
+    >>> SGD([0.0, 0.0]).tell([1.0, 0.0])
     True
     """
 
@@ -54,11 +53,6 @@ class SGDMLMC(Method):
     ----------
     levels, weights, horizon
         Levels of the gradient: see :class:`mixfree.MLMC`.
-
-    Examples
-    --------
-    >>> SGDMLMC([0.0], levels=3).gradient.levels
-    3
     """
 
     name = "sgd-mlmc"
@@ -158,12 +152,7 @@ class Ladder(Method):
 
 
 class MiniBatch(Method):
-    """SGD on the means of fixed batches, with step α/√t.
-
-    Parameters
-    ----------
-    batch
-        Consecutive samples per step.
+    """SGD on the means of ``batch`` consecutive samples, with step α/√t.
 
     Examples
     --------

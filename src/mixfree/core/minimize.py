@@ -128,8 +128,7 @@ def minimize(
         ``grad(x, z)``: gradient at ``x`` of the loss of sample ``z``. If it is compiled by
         Numba and the stream is an array, the whole loop is compiled.
     stream
-        Any iterable of samples, such as an array, whose rows are the samples. It is read once,
-        in order.
+        Any iterable of samples, such as the rows of an array. It is read once, in order.
     x0
         The starting point.
     method

@@ -174,7 +174,7 @@ class Optimizer:
 
     @property
     def has_twin(self) -> bool:
-        """Whether every part has a compiled twin, which :meth:`advance` requires."""
+        """Whether every part is compiled, which :meth:`advance` requires."""
         from mixfree.kernels.plan import compilable
 
         return compilable(self)
@@ -210,10 +210,7 @@ class Optimizer:
         )
 
     def begin(self, distance: float) -> None:
-        """Set the initial distance estimate of a step that searches for its scale.
-
-        Ignored after the first sample, and where a scale or distance was given.
-        """
+        """Set the first distance of a step that searches for it, before the first sample."""
         begin = getattr(self.step, "begin", None)
         if begin is not None and self.samples == 0:
             begin(self._run.step, distance)
@@ -225,14 +222,11 @@ class Optimizer:
         self._run.x.flags.writeable = False
 
     def export_run(self, own: bool = True) -> RunState:
-        """A copy of the run's state, for a twin that keeps it in another form.
-
-        ``own=False`` returns the state itself, to a caller that does not modify it.
-        """
+        """A copy of the run's state, or the state itself to a caller that does not modify it."""
         return self._run.copy() if own else self._run
 
     def import_run(self, run: RunState) -> None:
-        """Continue from a state that such a twin returns."""
+        """Continue from a state."""
         self._run = run
         self._run.x.flags.writeable = False
 

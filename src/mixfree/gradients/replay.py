@@ -22,10 +22,9 @@ class ReplayState(State):
 
     def check(self, what: str) -> None:
         """A block is made of samples that were seen."""
-        if len(self.block) > self.samples:
+        if (held := len(self.block)) > self.samples:
             raise ValueError(
-                f"state of the {what} does not fit: {len(self.block)} of {self.samples} samples "
-                "in the block"
+                f"state of the {what} does not fit: {held} of {self.samples} samples in the block"
             )
 
 

@@ -11,7 +11,6 @@ import pyarrow.parquet
 import pytest
 
 import mixfree.cli
-from mixfree.base.terminal import Table
 from tests.helpers import run_command as run
 
 NAMES = {"markup": "[/x]", "colour": "\x1b[31mred", "two lines": "a\nb", "turned": "a\u202eb"}
@@ -69,20 +68,6 @@ def test_errors_name_what_is_wrong_as_it_is(data, tmp_path, capsys):
         csv.writer(file).writerows([["[/x]", "\x1b[31m"], ["1", "2"]])
     assert run("chain", states, "--estimate", "--column", "no") == 2
     check_seen(capsys.readouterr().err, r"[path]\x1b.csv has no column 'no'; it has [/x], \x1b[31m")
-
-
-def test_a_table_has_no_markup(capsys):
-    Table("[/x]", ["[b]one", "two"], [("[/x]:smile:", "\x1b[31m")]).show()
-    check_seen(capsys.readouterr().out, "[/x]", "[b]one", "[/x]:smile:", r"\x1b[31m")
-
-
-def test_the_page_shows_names_as_they_are(data, tmp_path, capsys):
-    path, target = data
-    out = tmp_path / "r.html"
-    assert run("report", path, "--target", target, "-o", out, "-q") == 0
-    page = out.read_text(encoding="utf-8")
-    page = page[page.rindex("<body>") :].partition("<script")[0]
-    check_seen(page, *SHOWN, r"[i]y\u202e")
 
 
 def test_only_the_border_prints():

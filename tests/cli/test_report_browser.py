@@ -71,15 +71,3 @@ def test_the_pictures_answer(browser, address):
     closed = browser.execute_script(height)
     browser.find_element("css selector", "details summary").click()
     wait_for(browser, f"{height} > {closed} + 100")
-
-
-@in_a_browser
-def test_the_colours_follow_the_reader(browser, address):
-    """Catches figures that stay dark on a light page."""
-    opened(browser, address, 1200, "dark")
-    colour = "return Bokeh.documents[0].roots()[0].below[0].major_label_text_color"
-    dark = browser.execute_script(colour)
-    light = {"name": "prefers-color-scheme", "value": "light"}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [light]})
-    wait_for(browser, "return document.documentElement.dataset.painted === 'light'")
-    assert browser.execute_script(colour) != dark

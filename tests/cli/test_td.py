@@ -17,11 +17,8 @@ def run(capsys, *arguments):
 
 def test_exact_answer_stands_beside_the_estimate(capsys):
     code, out, _ = run(capsys, "FrozenLake-v1", "--policy", "uniform", "--samples", "3000")
-    assert code == 0
-    assert "0.3915" in out  # the exact value of state 14
-    assert "3,000 transitions" in out
-    assert "mixing time 4" in out
-    assert "lstd" in out  # the method that ran, as none was given
+    assert code == 0  # the exact value of state 14, and the method that ran, as none was given
+    assert all(each in out for each in ("0.3915", "3,000 transitions", "mixing time 4", "lstd"))
 
 
 def test_defaults_are_those_of_python():
@@ -78,8 +75,8 @@ def test_states_without_an_interval_say_why(capsys, method):
         (["FrozenLake-v1", "--policy", "best"], "policy must be uniform or a CSV file"),
         (["FrozenLake-v1", "--method", "mag"], "mag takes its step size from"),
         (["FrozenLake-v1", "--lam", "1.5"], "--lam must be in [0, 1]"),
+        (["FrozenLake-v1", "--policy", __file__], "test_td.py must contain numbers"),
         (["FrozenLake-v1", "--radius", "1", "--lam", "0.5"], "--lam needs --method lstd"),
-        (["FrozenLake-v1", "--radius", "1", "--method", "lstd"], "--radius is not an option of"),
     ],
 )
 def test_mistakes_are_one_line(capsys, arguments, message):
@@ -87,11 +84,3 @@ def test_mistakes_are_one_line(capsys, arguments, message):
     assert code == 2
     assert message in err
     assert err.strip().count("\n") == 0
-
-
-def test_a_policy_file_of_words_is_named(capsys, tmp_path):
-    file = tmp_path / "policy.csv"
-    file.write_text("left\nright\n")
-    code, _, err = run(capsys, "FrozenLake-v1", "--policy", str(file))
-    assert code == 2
-    assert "policy.csv must contain numbers" in err

@@ -26,14 +26,11 @@ COMMANDS = (chain, demo, fit, inspect, methods, predict, report, reproduce, td)
 # Options of other tools, with the Python names of those of mixfree that are meant.
 ELSEWHERE = {
     "alpha": "l2",
-    "eta0": "step_scale",
-    "hash": "hash_columns",
     "jobs": "workers",
     "label": "target",
     "learning_rate": "step_scale",
     "lr": "step_scale",
     "no_intercept": "fit_intercept",
-    "solver": "method",
 }
 
 

@@ -116,14 +116,10 @@ def fit(
 
     if checkpoint_every is not None:
         check_whole(checkpoint_every, "checkpoint_every")
-    for name, value in {"checkpoint_every": checkpoint_every, "resume": resume}.items():
-        if workers is not None and value:
-            raise ValueError(f"`workers` cannot be combined with `{name}`")
-    typed = {
-        "method": method,
-        "l2": l2,
-        "half_life": half_life and value_of(half_life),
-    }
+    if workers is not None and (resume or checkpoint_every):
+        other = "resume" if resume else "checkpoint_every"
+        raise ValueError(f"`workers` cannot be combined with `{other}`")
+    typed = {"method": method, "l2": l2, "half_life": half_life and value_of(half_life)}
     parameters, of_columns = settings(options or (), typed)
     plan = FitPlan(
         target,
@@ -240,7 +236,6 @@ def in_words(facts: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def progress(source: "Source", quiet: bool) -> "Iterator[Show]":
     """Show a progress bar from before the first look; Ctrl-C ends the command."""
-
     silent: Any = nullcontext(lambda done, label=None: None)
     try:
         with silent if quiet else progress_bar("first rows", source.row_count()) as show:

@@ -12,8 +12,6 @@ from mixfree.cli.options import Force, Json, Model, print_json
 if TYPE_CHECKING:
     from mixfree.streams import StreamFit
 
-MISSING = {"error": "refused", "auto": "the mean", "skip": "rows left out"}
-
 
 def inspect(
     model: Model,
@@ -34,26 +32,24 @@ def inspect(
     from mixfree.base.files import check_place
     from mixfree.cli.fit import in_words, report_lines
     from mixfree.streams import StreamFit
+    from mixfree.streams.report import text
     from mixfree.streams.report.facts import Facts
-    from mixfree.streams.report.text import HEADER, write_weights
-    from mixfree.streams.report.text import weights as table
 
     check_whole(top, "top")
-    fit = StreamFit.load(model)
-    facts = Facts(fit)
+    facts = Facts(StreamFit.load(model))
     if weights is not None:
-        check_place(weights, "weights", HEADER, [model], force)
-        count = write_weights(facts, weights)
+        check_place(weights, "weights", text.HEADER, [model], force)
+        count = text.write_weights(facts, weights)
     if as_json:
         print_json("inspect", {"model": str(model), **in_words(facts.plain(whole=True))})
         return
-    say(*_settings(fit), *report_lines(facts), *table(facts, top))
+    say(*_settings(facts.fit), *report_lines(facts), *text.weights(facts, top))
     if weights is not None:
         say(f"written    {count:,} weights to {weights}")
 
 
 def _settings(fit: "StreamFit") -> Iterator[str]:
-    shown_elsewhere = ("target", "loss", "method", "classes", "missing")
+    shown_elsewhere = ("target", "loss", "method", "classes")
     chosen = [f"{k} = {v}" for k, v in fit.plan.given().items() if k not in shown_elsewhere]
     state = "complete" if fit.complete else "incomplete: mixfree fit --resume continues it"
     yield f"model      {fit.plan.loss} loss, {fit.learner.method}, {state}"
@@ -61,5 +57,4 @@ def _settings(fit: "StreamFit") -> Iterator[str]:
     yield f"target     {fit.encoder.target}"
     if fit.encoder.classes is not None:
         yield f"classes    {', '.join(fit.encoder.classes)}"
-    missing = MISSING[fit.encoder.missing]
-    yield f"features   {len(fit.model.features):,}; missing values: {missing}"
+    yield f"features   {len(fit.model.features):,}"

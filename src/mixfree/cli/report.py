@@ -75,11 +75,10 @@ def _fitted(
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
     from mixfree.streams.report.facts import check_something_learnt
 
+    files = find_files(list(data), format)
     if target is None:
-        if not Path(data[0]).exists():
-            raise ValueError(f"there is no file {data[0]}")
-        raise ValueError(f"{data[0]} is not a mixfree model file; to fit data, give `target`")
-    source = Source(find_files(list(data), format))
+        raise ValueError(f"{files[0]} is not a mixfree model file; to fit data, give `target`")
+    source = Source(files)
     with progress(source, quiet) as show:
         fitted = StreamFit.begin(source, FitPlan(target, exclude=names(exclude)))
         run(fitted, source, show)

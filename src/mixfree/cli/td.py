@@ -127,7 +127,6 @@ def _answer(
 
 
 def _print(title: str, answer: dict[str, Any]) -> None:
-
     lines, level = answer["states"], answer["level"]
     cells = {"state": "{state}", "value": "{value:.4f}"}
     if level is not None:

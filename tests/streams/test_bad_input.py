@@ -2,7 +2,6 @@
 
 import errno
 import gzip
-import json
 import os
 import re
 from pathlib import Path
@@ -26,22 +25,13 @@ WRONG = {
     "marked.csv": ("a,y\n1,2\n# the end\n", "grep -v '^#' FILE > plain.csv removes"),
     "empty.csv": ("", "the file is empty"),
     "empty.parquet": ("", "the file is empty"),
-    "empty.arrow": ("", "the file is empty"),
     "cut.arrow": ("\xff\xff\xff\xff\0\0\0\0", "the file is truncated"),
     "blank.csv": ("\n\n\n", "the file has only blank lines"),
-    "blank.jsonl": ("\n\n", "the file has only blank lines"),
     "rows.csv": ("a,b,y\n", "there are no rows"),
-    "newline.csv": ("a,y", "there are no rows"),
     "infinite.csv": ("a,b,y\n1,2,3\n4,inf,6\n", "row 2, column 'b' is infinite"),
-    "endless.csv": ("a,b,y\n1,2,3\n4,5,-inf\n", "row 2, column 'y' is infinite"),
     "large.csv": (
         "a,b,y\n1,2,3\n2,4,5\n3,1.7e80,7\n4,-1.7e80,9\n",
         "row 3, column 'b' is 1.7e+80: values must be at most 1e+75 in size",
-    ),
-    "steps.csv": (
-        "a,b,y\n1,2,3\n2,4,5\n3,1.7e80,7\n4,-1.7e80,9\n",
-        "row 3, column 'b' is 1.7e+80: values must be at most 1e+75 in size",
-        *("--method", "ladder"),
     ),
     "high.csv": (
         "a,b,y\n1,2,3\n2,4,-1.7e80\n",
@@ -53,7 +43,6 @@ WRONG = {
         *("--missing", "error", "--loss", "squared"),
     ),
     "array.json": ('[{"a": 1, "y": 2}]\n', "line 1 is not an object in {braces}"),
-    "null.jsonl": (ROWS + "null\n", "line 3 is not an object"),
     "late.jsonl": ("\n" + ROWS * 150_000 + "{y}\n", "line 300002 is not JSON: Expecting"),
     "deep.jsonl": (
         ROWS + '{"a": ' + "[" * 10**5 + "]" * 10**5 + "}\n",
@@ -67,7 +56,6 @@ WRONG = {
         "line 300002, column 'c' is not in UTF-8: iconv -f latin1 -t utf-8 FILE",
     ),
     "wide.csv": (",".join(f"c{i}" for i in range(20_001)) + "\n", "more than 20,000 columns"),
-    "wide.jsonl": (json.dumps({f"c{i}": i for i in range(20_001)}), "more than 20,000 columns"),
     "head.csv": ("x" * (1 << 26), "its first line is too long for names of columns"),
     "open.csv": ('y,"a\n' + "1,2\n" * 9, "a quotation mark in the header is not closed"),
     "twins.csv": ("a,a,y\n1,2,3\n", "2 columns are called 'a'; rename all but one"),
@@ -75,7 +63,6 @@ WRONG = {
     "headless.csv": ("1.5,2\n2.5,3\n", "if the first line is a row, --no-header names the"),
     "titled.csv": ("Report\n\na,y\n1,2\n", "if the header is line N, tail -n +N FILE > table.csv"),
     "broken.csv.gz": (PACKED[:-6] + b"\0" + PACKED[-5:], "zlib inflate failed"),
-    "cut.csv.gz": (PACKED[:20], "Truncated compressed stream"),
     "plain.csv.gz": (GOOD, "it is not compressed by gzip: rename it to end without .gz"),
     "packed.csv": (PACKED, "it is compressed by gzip: rename it to end in .gz"),
     "packed": (PACKED, "it is compressed by gzip: rename it to end in .gz"),
@@ -117,12 +104,6 @@ def test_columns_from_which_nothing_can_be_learnt(folder, capsys, text):
     assert os.listdir() == ["d.csv"]
 
 
-def test_near_names_are_suggested(tmp_path, capsys):
-    write(table(), tmp_path / "d.csv")
-    assert run("fit", tmp_path / "d.csv", "--target", "laod", "-q") == 2
-    assert "there is no target column 'laod'; did you mean 'load'?" in capsys.readouterr().err
-
-
 def test_columns_that_change_between_files(tmp_path, capsys):
     (tmp_path / "1.csv").write_text(GOOD)
     (tmp_path / "2.csv").write_text(GOOD.replace("b", "c"))
@@ -157,21 +138,17 @@ OF_LADDER = ["d.csv", "--method", "ladder"]
     ("arguments", "message"),
     [
         (["nowhere.csv"], "there is no file nowhere.csv"),
-        (["no*.csv"], "no file matches no*.csv"),
+        (["d.csv", "--features", "laod"], "there is no column 'laod'; did you mean 'load'?"),
         (["-", "--format", "parquet"], "standard input: Parquet cannot be read from a pipe"),
         (["d.csv", "--format", "xml"], "--format must be one of csv, parquet, arrow, jsonl"),
         (["d.csv", "--missing", "drop"], "--missing must be one of 'auto', 'skip', 'error'"),
-        (["d.csv", "--loss", "cubic"], "--loss must be one of"),
-        (["d.csv", "--method", "magic"], "--method must be one of"),
         (["d.csv", "--set", "categories=tone"], "there is no column 'tone'"),
         (["d.csv", "--checkpoint-every", "0"], "--checkpoint-every must be a whole number"),
         (["d.csv", "--features", "load"], "the target 'load' cannot be a feature"),
         (["d.csv", "--method", "sgd-dd"], "needs to know the mixing time: give --set mixing_time"),
         (["d.csv", "--model", "nowhere/m"], "there is no folder"),
         (["d.csv", "--dates", "u=dd/mm"], "--dates must be formats such as '%d/%m/%Y' or 'sec"),
-        (["d.csv", "--dates", "w=%Y"], "there is no column 'w'"),
         (["d.csv", "--set", "classes=a"], "classes must be at least two and all different, not a"),
-        (["d.csv", "--set", "classes=a,a"], "at least two and all different, not a, a"),
         (["d.csv", "--set", "classes=a,b"], "are a, b: give all of them as --set classes"),
         (
             ["d.csv", "--set", "classes=a,b", "--loss", "huber"],
@@ -181,7 +158,6 @@ OF_LADDER = ["d.csv", "--method", "ladder"]
         (["d.csv", "--method", "mag", "--set", "draws=2"], "--set draws is for a memory"),
         (["d.csv", "--set", "memory=lots"], "a number of bytes, or such as '32MB', not 'lots'"),
         (["d.csv", "--half-life", "long"], "--half-life must be a number of rows or 'auto', not"),
-        (["d.csv", "--half-life", "0"], "--half-life must be"),
         (["d.csv", "--method", "mag", "--half-life", "50"], "--half-life needs --method exact"),
         (
             [*OF_LADDER, "--set", "mixing_time=5"],
@@ -189,13 +165,10 @@ OF_LADDER = ["d.csv", "--method", "ladder"]
         ),
         ([*OF_LADDER, "--set", "fit_intercept=False"], "fit_intercept=false, not 'fit_interc"),
         ([*OF_LADDER, "--set", "block"], "--set must be NAME=VALUE with a number"),
-        ([*OF_LADDER, "--set", "block=0"], "block must be"),
         ([*OF_LADDER, "--set", "block=3", "--set", "block=4"], "--set block is given twice"),
         ([*OF_LADDER, "--set", "half-life=5"], "no 'half-life'; did you mean 'half_life'?"),
         ([*OF_LADDER, "--set", "magic=5"], "no 'magic'; mixfree methods lists its names"),
-        ([*OF_LADDER, "--set", "output=lst"], "output must be one of"),
         ([*OF_LADDER, "--set", "l2=-1", "--l2", "1"], "--l2 is given twice"),
-        ([*OF_LADDER, "--set", "memory=100", "--set", "draws=0"], "draws must be"),
     ],
 )
 def test_bad_arguments(folder, capsys, arguments, message):
@@ -229,12 +202,3 @@ def test_a_full_disk_leaves_the_model_before(tmp_path, capsys, monkeypatch):
         assert error.startswith(f"mixfree: cannot write {tmp_path / name}: No space left on")
         assert error.count("\n") == 1
     assert sorted(os.listdir(tmp_path)) == ["d.csv", "m"]
-
-
-def test_a_model_for_other_features(tmp_path, capsys):
-    path = write(table(), tmp_path / "d.csv")
-    assert run("fit", path, "--target", "load", "--model", tmp_path / "m", "-q") == 0
-    other = write(table().drop_columns(["v"]), tmp_path / "other.csv")
-    assert run("predict", tmp_path / "m", other, "-o", tmp_path / "p.csv") == 2
-    assert "there is no column 'v'" in capsys.readouterr().err
-    assert not (tmp_path / "p.csv").exists()

@@ -116,24 +116,6 @@ def test_predictions_with_intervals(tmp_path, fitted, capsys):
     assert "--interval needs a model of the method exact" in capsys.readouterr().err
 
 
-def test_rows_left_out_are_empty_and_classes_have_probabilities(tmp_path, capsys):
-    data = table().to_pydict()
-    data["v"][7] = None
-    path = write(pa.table(data), tmp_path / "d.csv")
-    options = ["--target", "on", "--missing", "skip", "--model", tmp_path / "m", "-q"]
-    assert run("fit", path, *options) == 0
-    assert run("predict", tmp_path / "m", path, "-o", tmp_path / "p.parquet") == 0
-    assert "3,000 rows, 1 of them without a prediction" in capsys.readouterr().out
-    found = pa.parquet.read_table(tmp_path / "p.parquet")
-    assert found.column_names == ["prediction", "probability of false", "probability of true"]
-    assert found["prediction"].null_count == 1
-    assert found["prediction"][7].as_py() is None
-    total = np.array(found["probability of false"].drop_null()) + np.array(
-        found["probability of true"].drop_null()
-    )
-    np.testing.assert_allclose(total, 1.0)
-
-
 def test_missing_values_in_a_prediction(tmp_path, fitted, capsys):
     """Every policy writes as many rows as it reads; the means are those of the training rows."""
     data = table().to_pydict()
@@ -160,8 +142,6 @@ def test_missing_values_in_a_prediction(tmp_path, fitted, capsys):
     row[1, texts] = rows(fit)[:, texts].mean(axis=0)
     expected = fit.model.learner.predict(row)
     assert [each.as_py() for each in found[7:9]] == pytest.approx(expected, rel=1e-12)
-    assert run("predict", model, path, *options, "--missing", "drop") == 2
-    assert "missing must be one of 'auto', 'skip', 'error'" in capsys.readouterr().err
 
 
 def test_a_prediction_that_would_overflow_is_refused(tmp_path, capsys):
@@ -187,28 +167,24 @@ def test_unknown_categories_are_counted(tmp_path, fitted, capsys):
 
 
 def test_predict_refuses(tmp_path, fitted, capsys):
+    """Catches what would be found only after all rows are predicted."""
     data, model = fitted
-    assert run("predict", data, data, "-o", tmp_path / "p.csv") == 2
-    assert "is not a mixfree model file" in capsys.readouterr().err
-    assert run("predict", model, data, "-o", tmp_path / "p.xls") == 2
-    assert "must end in .parquet, .csv, .arrow" in capsys.readouterr().err
-    assert run("predict", model, data, "-o", data) == 2
-    assert "which is an input" in capsys.readouterr().err
-    named = write(table().append_column("prediction", table()["u"]), tmp_path / "named.parquet")
-    options = ["-o", tmp_path / "p.csv", "--keep", "u,prediction"]
-    assert run("predict", model, named, *options) == 2
-    assert "keep must not contain 'prediction'" in capsys.readouterr().err
     model_file.save(tmp_path / "other", {"kind": "recipe"})
-    assert run("inspect", tmp_path / "other") == 2
-    assert "contains a 'recipe', not a 'stream fit'" in capsys.readouterr().err
-    (tmp_path / "head.csv").write_text("u,v,colour,on\n1,2,red,true\n3,4,red\n")
-    assert run("predict", model, tmp_path / "head.csv", "-o", tmp_path / "p.csv") == 2
-    assert "head.csv: line 3 has 3 fields instead of 4" in capsys.readouterr().err
-    (tmp_path / "head.csv").write_text("u,v,colour,on\n")
-    assert run("predict", model, tmp_path / "head.csv", "-o", tmp_path / "p.csv") == 2
-    assert "head.csv: there are no rows" in capsys.readouterr().err
-    found = sorted(os.listdir(tmp_path))
-    assert found == ["d.parquet", "head.csv", "m", "named.parquet", "other"]
+    named = write(table().append_column("prediction", table()["u"]), tmp_path / "named.parquet")
+    out = ["-o", tmp_path / "p.csv"]
+    for arguments, said in (
+        ([data, data, *out], "is not a mixfree model file"),
+        ([tmp_path / "other", data, *out], "contains a 'recipe', not a 'stream fit'"),
+        ([model, data, "-o", tmp_path / "p.xls"], "must end in .parquet, .csv, .arrow"),
+        ([model, named, *out, "--keep", "u,prediction"], "keep must not contain 'prediction'"),
+        (
+            [model, data, *out, "--missing", "drop"],
+            "missing must be one of 'auto', 'skip', 'error'",
+        ),
+    ):
+        assert run("predict", *arguments) == 2
+        assert said in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["d.parquet", "m", "named.parquet", "other"]
     assert run("predict", model, data) == 0
     assert len(pa.parquet.read_table(tmp_path / "d-predictions.parquet")) == 3000
 
@@ -271,6 +247,9 @@ def test_classes_have_sets(tmp_path, capsys):
     options = "-o", tmp_path / "p.parquet", "--interval", 0.9
     assert run("predict", tmp_path / "m", path, *options) == 0
     found = pa.parquet.read_table(tmp_path / "p.parquet").to_pydict()
+    names = ["probability of false", "probability of true"]
+    assert [*found] == ["prediction", *names, "set"]
+    np.testing.assert_allclose(np.sum([found[name] for name in names], axis=0), 1.0)
     pairs = zip(found["prediction"], found["set"], strict=True)
     assert all(str(own) in text.split("|") for own, text in pairs)
     assert run("predict", tmp_path / "m", path, *options, "--interval-of", "mean", "--force") == 2

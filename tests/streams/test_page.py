@@ -94,8 +94,11 @@ def test_every_method_has_a_page(tmp_path, parameters):
 
 
 def test_a_page_of_a_few_rows(tmp_path):
-    """There are no predictions, no profile, and no ends of intervals."""
-    found = Parsed(page(fitted(tmp_path, table(rows=5))))
+    """There are no predictions, no profile, no ends of intervals, and more rows to come."""
+    fit = fitted(tmp_path, table(rows=5))
+    fit.complete = False
+    found = Parsed(page(fit))
+    assert "The fit was stopped: the report covers the rows read so far." in found.texts
     assert set(found.sections) == set(SECTIONS)
     assert any("No row was predicted before it was learnt" in each for each in found.texts)
 
@@ -123,13 +126,6 @@ def test_effects_are_those_of_places_not_of_names(tmp_path):
     found = [(each.feature, round(abs(each.weight))) for each in effects(Facts(fit), 9)]
     assert found[0] == ("cat=b", 50)
     assert sorted(found[1:]) == [("cat=b", 3), ("intercept", 3)]
-
-
-def test_a_fit_that_was_stopped_has_a_page(tmp_path):
-    """Catches a report that does not tell that rows are missing."""
-    fit = fitted(tmp_path, table(rows=5))
-    fit.complete = False
-    assert "The fit was stopped: the report covers the rows read so far." in Parsed(page(fit)).texts
 
 
 def test_the_command_takes_a_model_or_data(tmp_path, capsys):

@@ -10,7 +10,7 @@ from mixfree.base.terminal import say
 from mixfree.cli.options import Force, Json, Model, print_json
 
 if TYPE_CHECKING:
-    from mixfree.streams import StreamFit
+    from mixfree.streams.report.facts import Facts
 
 
 def inspect(
@@ -43,12 +43,13 @@ def inspect(
     if as_json:
         print_json("inspect", {"model": str(model), **in_words(facts.plain(whole=True))})
         return
-    say(*_settings(facts.fit), *report_lines(facts), *text.weights(facts, top))
+    say(*_settings(facts), *report_lines(facts), *text.weights(facts, top))
     if weights is not None:
         say(f"written    {count:,} weights to {weights}")
 
 
-def _settings(fit: "StreamFit") -> Iterator[str]:
+def _settings(facts: "Facts") -> Iterator[str]:
+    fit = facts.fit
     shown_elsewhere = ("target", "loss", "method", "classes")
     chosen = [f"{k} = {v}" for k, v in fit.plan.given().items() if k not in shown_elsewhere]
     state = "complete" if fit.complete else "incomplete: mixfree fit --resume continues it"
@@ -57,4 +58,5 @@ def _settings(fit: "StreamFit") -> Iterator[str]:
     yield f"target     {fit.encoder.target}"
     if fit.encoder.classes is not None:
         yield f"classes    {', '.join(fit.encoder.classes)}"
-    yield f"features   {len(fit.model.features):,}"
+    used = len(facts.used_columns)
+    yield f"features   {len(fit.model.features):,} of {used:,} column{'s' if used > 1 else ''}"

@@ -107,19 +107,7 @@ def mark_of(
 class Predictor:
     """Predictions for encoded rows, which do not depend on the rows beside them.
 
-    Parameters
-    ----------
-    fit
-        The fitted model.
-    keep
-        Columns of the data to copy, whose names must differ from those of the predictions.
-    interval, interval_of
-        Level of the intervals or None, and what they are of: ``"row"`` or ``"mean"``.
-
-    Attributes
-    ----------
-    names
-        Names of the columns of predictions.
+    Parameters are those of :func:`write_predictions`; ``names`` are those of the columns written.
     """
 
     def __init__(
@@ -132,19 +120,18 @@ class Predictor:
         self.of_mean = check_one_of(interval_of, "interval_of", ("row", "mean")) == "mean"
         if interval is not None:
             _check_interval(fit, interval, self.of_mean)
-        self.fit, self.model, self.interval = fit, fit.model, interval
-        self.classes = fit.encoder.classes
+        self.fit, self.model, self.keep, self.interval = fit, fit.model, keep, interval
+        self.classes, self._weights = fit.encoder.classes, fit.model.learner.weights
         ends = ["mean_lower", "mean_upper"] if self.of_mean else ["lower", "upper"]
         if interval is None or self.classes is not None:
             ends = [] if interval is None else ["set"]
-        labels = fit.encoder.classes or ()
-        self.names = ["prediction", *(f"probability of {label}" for label in labels), *ends]
+        labels = (f"probability of {label}" for label in self.classes or ())
+        self.names = ["prediction", *labels, *ends]
         for name in keep:
             if name in self.names:
                 raise ValueError(
                     f"keep must not contain {name!r}, the name of a column of predictions"
                 )
-        self.keep, self._weights = keep, self.model.learner.weights
 
     def batch(self, piece: Piece) -> tuple[Any, Array]:
         """Return the batch to write, and which of its rows have a prediction."""
@@ -161,14 +148,12 @@ class Predictor:
         """Return one array per name; raise ValueError for the first row that is not finite."""
         outputs = predictions_apart(self._weights, rows)
         loss = self.fit.row_loss
-        numbers = (
-            mean_of(loss, outputs)[:, None] if self.classes is None else probabilities(outputs)
-        )
-        if not np.isfinite(numbers.sum()):  # cheaper than testing each value
-            finite = np.isfinite(numbers).all(axis=1)
-            if not finite.all():
-                where = f"{file}, row {start + int(finite.argmin()) + 1}"
-                raise ValueError(f"{where}, has values too large to predict")
+        single = self.classes is None
+        numbers = mean_of(loss, outputs)[:, None] if single else probabilities(outputs)
+        finite = np.isfinite(numbers).all(axis=1)
+        if not finite.all():
+            where = f"{file}, row {start + int(finite.argmin()) + 1}"
+            raise ValueError(f"{where}, has values too large to predict")
         predicted = list(numbers.T)
         if self.interval is not None:
             predicted += self._intervals(rows, outputs, self.interval)

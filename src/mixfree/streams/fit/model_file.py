@@ -136,7 +136,7 @@ def _parsed(body: memoryview, length: int) -> dict[str, Any]:
 def _array(kind: Any, body: memoryview) -> Array:
     """Read an array, described by ``[dtype, shape]``, from the beginning of ``body``."""
     match kind:
-        case [str() as name, list() as shape] if name in _DTYPES and all(map(_is_length, shape)):
+        case [str() as name, list() as shape] if name in _DTYPES and _is_shape(shape):
             dtype, count = np.dtype(name), math.prod(shape)
             if count * dtype.itemsize > len(body):
                 raise ValueError(f"an array of shape {shape} is longer than the file")
@@ -144,11 +144,7 @@ def _array(kind: Any, body: memoryview) -> Array:
                 raise ValueError("a boolean is neither 0 nor 1")
             found = np.frombuffer(body, dtype.newbyteorder("<"), count).reshape(shape)
             return found.astype(dtype)
-    raise ValueError(f"{_shown(kind)} is not the dtype and shape of an array")
-
-
-def _is_length(value: Any) -> bool:
-    return type(value) is int and 0 <= value < MAX_AXIS
+    raise ValueError(f"{repr(kind)[:80]} is not the dtype and shape of an array")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -165,8 +161,8 @@ def _finite(word: str) -> float:
     return number
 
 
-def _shown(value: Any) -> str:
-    return repr(value)[:80]
+def _is_shape(shape: list[Any]) -> bool:
+    return all(type(length) is int and 0 <= length < MAX_AXIS for length in shape)
 
 
 def _describe(value: Any, arrays: list[Array]) -> Any:
@@ -225,7 +221,7 @@ def _escaped(key: str) -> str:
 
 def _unescaped(key: str) -> str:
     if key.startswith("$") and not key.startswith("$$"):
-        raise ValueError(f"the key {_shown(key)} is not part of the format")
+        raise ValueError(f"the key {key[:80]!r} is not part of the format")
     return key[1:] if key.startswith("$$") else key
 
 

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
@@ -11,8 +10,6 @@ from joblib import Parallel, delayed, parallel_config
 from mixfree.base.checks import check_whole
 from mixfree.base.extras import require
 from mixfree.linear.exact_learner import ExactLearner
-from mixfree.streams.columns.encoder import Encoder
-from mixfree.streams.fit.plan import FitPlan
 from mixfree.streams.fit.reservoir import Reservoir
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.read.files import STDIN, StreamFile
@@ -23,15 +20,7 @@ __all__ = ["check_can_be_spread", "parts_of", "run_on_cluster", "run_on_workers"
 PARTS_PER_WORKER = 8  # so that all workers finish at about the same time
 
 Show = Callable[[int, float], None]
-
-
-class Part(NamedTuple):
-    """The task of a worker: consecutive files or row groups, and how to learn from them."""
-
-    number: int
-    files: tuple[StreamFile, ...]
-    plan: FitPlan
-    encoder: dict[str, Any]
+Part = tuple[StreamFit, int, tuple[StreamFile, ...]]  # an untrained fit, a number, and files
 
 
 def check_can_be_spread(fit: StreamFit, source: Source) -> None:
@@ -113,7 +102,7 @@ def run_on_workers(
     try:
         with parallel_config("loky", inner_max_num_threads=1):
             pool = Parallel(n_jobs=workers, return_as="generator", batch_size=1)
-            _merge(fit, pool(delayed(fit_part)(part) for part in parts), show)
+            _merge(fit, pool(delayed(fit_part)(*part) for part in parts), show)
     except BrokenProcessPool as error:
         raise OSError(
             "a worker was killed, perhaps for lack of memory: nothing was written; give fewer "
@@ -133,40 +122,39 @@ def run_on_cluster(
     with require("distributed").Client(address) as client:
         threads = max(sum(client.nthreads().values()), 1)
         parts = _parts(fit, source, threads)
-        futures = client.map(fit_part, parts, pure=False)
+        futures = client.map(fit_part, *zip(*parts, strict=True), pure=False)
         _merge(fit, (future.result() for future in futures), show)
     return threads, len(parts)
 
 
 def _parts(fit: StreamFit, source: Source, workers: int) -> list[Part]:
-    encoder, seed = fit.encoder.state_dict(), int(fit.plan.parameters.get("seed", 0))
-    found = []
-    for number, files in enumerate(parts_of(source.files, workers)):
-        for file in files:
-            if file.path != source.files[0].path and not file.start:
-                source.check_same_columns(str(file), Source([file]).schema.names)
-        # Each part draws the rows that it keeps with its own seed.
-        parameters = {**fit.plan.parameters, "seed": seed + number}
-        found.append(Part(number, files, replace(fit.plan, parameters=parameters), encoder))
-    return found
+    found = parts_of(source.files, workers)
+    for file in {file.path: file for files in found for file in files}.values():
+        if file.path != source.files[0].path:
+            source.check_same_columns(str(file), Source([file]).schema.names)
+    untrained = StreamFit(fit.plan, fit.encoder.again(fixed=False))
+    return [(untrained, number, files) for number, files in enumerate(found)]
 
 
-def _merge(fit: StreamFit, states: Iterable[dict[str, Any]], show: Show | None) -> None:
+def _merge(fit: StreamFit, parts: Iterable[StreamFit], show: Show | None) -> None:
     """Merge the fits of parts, in the order of the stream."""
     began = time.monotonic()
-    for state in states:
-        fit.merge(StreamFit.from_state(state))
+    for part in parts:
+        fit.merge(part)
         if show is not None:
             show(fit.read, time.monotonic() - began)
     fit.end(seconds=time.monotonic() - began)
 
 
-def fit_part(part: Part) -> dict[str, Any]:
-    """Fit one part; return the state of the fit."""
-    fit = StreamFit(part.plan, Encoder.from_state(part.encoder))
-    fit.tests_first, fit.reservoir = False, Reservoir(seed=part.number)
-    source = Source(part.files)
-    source.open(fit.encoder.needs, fit.encoder.numbers, threads=False)
+def fit_part(untrained: StreamFit, number: int, files: Sequence[StreamFile]) -> StreamFit:
+    """Return the fit of one part, which draws the rows that it keeps with a seed of its own."""
+    given = untrained.plan.parameters
+    parameters = {**given, "seed": int(given.get("seed", 0)) + number}
+    encoder = untrained.encoder.again(fixed=False)
+    fit = StreamFit(replace(untrained.plan, parameters=parameters), encoder)
+    fit.tests_first, fit.reservoir = False, Reservoir(seed=number)
+    source = Source(files)
+    source.open(encoder.needs, encoder.numbers, threads=False)
     fit.run(source.pieces())
     fit.end()
-    return fit.state_dict()
+    return fit

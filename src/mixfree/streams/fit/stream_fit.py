@@ -271,12 +271,9 @@ class StreamFit:
         self.complete = True
 
     def end(self, seconds: float | None = None) -> None:
-        """Mark the fit as complete, after ``seconds`` unless :meth:`run` has measured them.
+        """Mark the fit as complete, unless a column of numbers or dates had too many other texts.
 
-        Raises
-        ------
-        ValueError
-            If a column of numbers or dates had too many other texts.
+        It took ``seconds`` unless :meth:`run` has measured them.
         """
         self.encoder.check_parsed(self.read)
         self.complete = True
@@ -303,13 +300,8 @@ class StreamFit:
             plan, encoder = FitPlan(**state["plan"]), Encoder.from_state(state["encoder"])
             check_room(state["encoder"], encoder.width, "model")
             fit = cls(plan, encoder)
-            if (plan.target, plan.loss == "logistic") != (
-                encoder.target,
-                encoder.classes is not None,
-            ):
-                raise ValueError(
-                    "state of the model is invalid: plan and encoder have different targets"
-                )
+            if (plan.target, plan.loss == "logistic") != (encoder.target, bool(encoder.classes)):
+                raise ValueError("state of the model is invalid: its parts have different targets")
             fit.learner.load_state_dict(state["learner"])
             sample = dict(state["reservoir"])
             seed = check_whole(sample.pop("seed"), "seed of the state", least=0, most=2**64 - 1)

@@ -19,18 +19,7 @@ from mixfree.base.extras import require
 from mixfree.base.state import State
 from mixfree.streams.read.values import doubles, is_text, numbers_in
 
-__all__ = [
-    "GAP",
-    "MIN_ROWS",
-    "Boolean",
-    "Column",
-    "Counts",
-    "Feature",
-    "Number",
-    "Raw",
-    "Undecided",
-    "Use",
-]
+__all__ = ["Boolean", "Column", "Counts", "Feature", "Number", "Raw", "Undecided", "Use"]
 
 GAP = "missing"  # the raw feature that is 1 where a value is missing
 MIN_ROWS = 2  # least rows of an indicator with a weight of its own: one row would only fit itself
@@ -217,13 +206,11 @@ class Number(Column):
         known = entries if gap is None else entries[~gap]
         if not len(known):
             return
-        low, high, sums = known.min(), known.max(), [0.0, 0.0]
-        few = known[:MIN_NUMBERED]
+        low, high = known.min(), known.max()
+        for few in (known[:MIN_NUMBERED], known):
+            self.whole = self.whole and bool((few == np.floor(few)).all())
         self.whole = self.whole and bool(max(-low, high) <= MAX_NUMBERED)
-        self.whole = self.whole and bool((few == np.floor(few)).all())
-        self.whole = self.whole and bool((known == np.floor(known)).all())
-        if self.whole:
-            sums = [float(known.sum()), float(known @ known)]
+        sums = [known.sum(), known @ known] if self.whole else [0.0, 0.0]
         self._join(np.array([len(known), low, high, *sums]))
 
     def _join(self, more: Array) -> None:
@@ -251,23 +238,17 @@ class Number(Column):
         """Whether the values are 1, …, n in any order, or nearly if the name says so."""
         count, low, high, total, squares = self.moments
         named = bool(_ROW_NAMES.fullmatch(self.name))
-        if not self.whole or _CALENDAR.fullmatch(self.name):
-            return False
-        if count < (3 if named else MIN_NUMBERED):
+        few = count < (3 if named else MIN_NUMBERED)
+        if few or not self.whole or _CALENDAR.fullmatch(self.name):
             return False
         length, mean = high - low + 1.0, total / count
-        off, spread = abs(mean - (low + high) / 2.0), squares / count - mean**2
-        ratio = spread / max((length**2 - 1.0) / 12.0, 1e-300)
+        off = abs(mean - (low + high) / 2.0)
+        spread = abs(12.0 * (squares / count - mean**2) / max(length**2 - 1.0, 1e-300) - 1.0)
         if length == count and off * count < 0.5:
-            return bool(abs(ratio - 1.0) < 1e-6)
+            return bool(spread < 1e-6)
         # Some rows may be left out, or numbers may begin again in every file.
-        several = count >= MIN_NUMBERED and length >= max(MAX_DEVIATION * count, 3.0)
-        return bool(
-            named
-            and several
-            and off < MAX_DEVIATION * length
-            and abs(ratio - 1.0) < 2.0 * MAX_DEVIATION
-        )
+        several = named and count >= MIN_NUMBERED and length >= max(MAX_DEVIATION * count, 3.0)
+        return bool(several and max(off / length, spread / 2.0) < MAX_DEVIATION)
 
     def merge(self, other: Self) -> None:
         """Join what both have seen."""

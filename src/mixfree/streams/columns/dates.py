@@ -12,17 +12,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 from mixfree.streams.read.values import doubles, is_text, numbers_in
 
-__all__ = [
-    "EPOCHS",
-    "FORMATS",
-    "form_of",
-    "forms_of",
-    "is_clock",
-    "is_form",
-    "is_time",
-    "times_in",
-    "times_of",
-]
+__all__ = ["form_of", "forms_of", "is_clock", "is_form", "is_time", "times_in", "times_of"]
 
 MIN_SHARE = 0.95  # least share of dates among the texts of a column of dates
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -39,8 +29,8 @@ _DIRECTIVES = {
     "%Y": r"(?P<y>\d{4})",
     "%y": r"(?P<y>\d{2})",
     "%m": r"(?P<m>\d{1,2})",
-    "%b": r"(?P<m>[A-Za-z]{3,9})",
-    "%B": r"(?P<m>[A-Za-z]{3,9})",
+    "%b": r"(?P<b>[A-Za-z]{3,9})",
+    "%B": r"(?P<b>[A-Za-z]{3,9})",
     "%d": r"(?P<d>\d{1,2})",
     "%H": r"(?P<H>\d{1,2})",
     "%I": r"(?P<H>\d{1,2})",
@@ -62,9 +52,7 @@ STORED = ("stored", "clock")  # dates and times of day with a type of their own
 def is_time(arrow_type: Any) -> bool:
     """Whether values of a type are dates, with or without the time of day, or times of day."""
     types = require("pyarrow").types
-    return bool(
-        types.is_timestamp(arrow_type) or types.is_date(arrow_type) or types.is_time(arrow_type)
-    )
+    return any(is_one(arrow_type) for is_one in (types.is_timestamp, types.is_date, types.is_time))
 
 
 def is_form(form: str) -> bool:
@@ -186,26 +174,28 @@ def _stored(values: Any) -> Array:
 
 def _written(texts: Any, pattern: str) -> Array:
     """Parse texts that match a regular expression, NaT for all others."""
-    compute, int64 = require("pyarrow.compute"), require("pyarrow").int64()
+    pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
     fields = compute.extract_regex(texts, pattern)
     has = {field.name for field in fields.type}
+
+    def text(key: str) -> Any:
+        return compute.struct_field(fields, key).fill_null("")
 
     def number(key: str, otherwise: int = 0) -> Array:
         if key not in has:
             return np.full(len(texts), otherwise)
-        text = compute.struct_field(fields, key).fill_null("")
-        text = compute.if_else(compute.equal(text, ""), str(otherwise), text)
-        found: Array = text.cast(int64).to_numpy(zero_copy_only=False)
-        return found
+        digits = compute.if_else(compute.equal(text(key), ""), str(otherwise), text(key))
+        return np.asarray(digits.cast(pyarrow.int64()).to_numpy(zero_copy_only=False))
 
-    by_name = "[A-Za-z]{3,9})" in pattern.split("?P<m>")[-1][:15]
-    year, day = number("y", 1970), number("d", 1)
-    month = _month(compute.struct_field(fields, "m")) if by_name else number("m", 1)
+    year, month, day = number("y", 1970), number("m", 1), number("d", 1)
     hour, minute, second = number("H"), number("M"), number("S")
     known = fields.is_valid().to_numpy(zero_copy_only=False)
+    if "b" in has:
+        names = compute.utf8_lower(compute.utf8_slice_codeunits(text("b"), 0, 3))
+        place = compute.index_in(names, pyarrow.array(MONTHS)).fill_null(-1)
+        month = np.asarray(place.to_numpy(zero_copy_only=False)).astype(np.int64) + 1
     if "p" in has:
-        half = compute.utf8_lower(compute.struct_field(fields, "p").fill_null(""))
-        half = np.asarray(half.to_numpy(zero_copy_only=False), dtype="U1")
+        half = np.asarray(compute.utf8_lower(text("p")).to_numpy(zero_copy_only=False), "U1")
         known &= (half == "") | ((hour >= 1) & (hour <= 12))
         hour = np.where(half == "", hour, hour % 12 + 12 * (half == "p"))
     if "y" in has:
@@ -213,9 +203,8 @@ def _written(texts: Any, pattern: str) -> Array:
     known &= (hour < 24) & (minute < 60) & (second <= 60)
     micro = ((hour * 60 + minute) * 60 + second) * 1_000_000
     if "f" in has:
-        text = compute.struct_field(fields, "f").fill_null("")
-        padded = compute.utf8_slice_codeunits(compute.utf8_rpad(text, 6, "0"), 0, 6)
-        micro = micro + padded.cast(int64).to_numpy(zero_copy_only=False)
+        digits = compute.utf8_slice_codeunits(compute.utf8_rpad(text("f"), 6, "0"), 0, 6)
+        micro = micro + digits.cast(pyarrow.int64()).to_numpy(zero_copy_only=False)
     return times_of(year, month, day, micro, known)
 
 
@@ -226,11 +215,3 @@ def times_of(year: Array, month: Array, day: Array, micro: Array, known: Array) 
     days = months.astype("M8[D]") + (day - 1)
     known &= days.astype("M8[M]") == months
     return np.where(known, days.astype("M8[us]") + micro.astype("m8[us]"), np.datetime64("NaT"))
-
-
-def _month(texts: Any) -> Array:
-    """Return months from 1 by the first three letters of their English names, 0 for other words."""
-    pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
-    first = compute.utf8_lower(compute.utf8_slice_codeunits(texts.fill_null(""), 0, 3))
-    found = compute.index_in(first, pyarrow.array(MONTHS)).fill_null(-1)
-    return np.asarray(found.to_numpy(zero_copy_only=False)).astype(np.int64) + 1

@@ -90,7 +90,7 @@ class Category(Column):
         """Return the indicators of texts."""
         return Raw({}, [([*self.places], entries)])
 
-    def use(self, counts: Counts, rows: int) -> Use:
+    def use(self, counts: Counts, rows: int, calendar: str) -> Use:
         """Use texts that are not rare; the most frequent one is the reference."""
         if self.over and not self.hashed:
             why = f"more than {self.most} different texts; `hash_columns=16` hashes them"

@@ -132,8 +132,11 @@ class Column(State, ABC):
         """Return the raw features; those of missing entries do not matter."""
 
     @abstractmethod
-    def use(self, counts: Counts, rows: int) -> Use:
-        """Decide on the features, from the sums of the raw features over so many rows."""
+    def use(self, counts: Counts, rows: int, calendar: str) -> Use:
+        """Decide on the features, from the sums of the raw features over so many rows.
+
+        ``calendar`` is how hours and weekdays are used.
+        """
 
     def merge(self, other: Self) -> None:
         """Take note of what another column of the same kind has seen; keys are merged before."""
@@ -224,7 +227,7 @@ class Number(Column):
         """Return the values."""
         return Raw({"value": entries})
 
-    def use(self, counts: Counts, rows: int) -> Use:
+    def use(self, counts: Counts, rows: int, calendar: str) -> Use:
         """Use the value unless it is constant or a row number, and the gaps if they are many."""
         features, gaps = self.gap_feature(counts, rows), counts(GAP)
         why = "empty" if gaps == rows else "" if self.varied else "constant"
@@ -284,7 +287,7 @@ class Undecided(Column):
         """Return nothing."""
         return Raw({})
 
-    def use(self, counts: Counts, rows: int) -> Use:
+    def use(self, counts: Counts, rows: int, calendar: str) -> Use:
         """Leave it out."""
         return Use([], [GAP], "empty")
 

@@ -8,7 +8,6 @@ from scipy import sparse
 
 from mixfree.base.arithmetic import Array
 from mixfree.streams.columns.column import GAP, Column, Use
-from mixfree.streams.columns.time import Time
 
 __all__ = ["Design", "design_of"]
 
@@ -107,12 +106,9 @@ def design_of(
 
 def _use(column: Column, sums: Array, rows: int, calendar: str) -> Use:
     def count(key: str) -> float:
-        place = column.place(key)
-        return _count(sums[place]) if place >= 0 else 0.0
+        return _count(sums[column.place(key)]) if column.place(key) >= 0 else 0.0
 
-    if isinstance(column, Time):
-        return column.use(count, rows, calendar)
-    return column.use(count, rows)
+    return column.use(count, rows, calendar)
 
 
 def _count(total: float) -> float:

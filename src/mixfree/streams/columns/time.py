@@ -208,7 +208,7 @@ class Time(Column):
                 found.append("weekends")
         return found
 
-    def use(self, counts: Counts, rows: int, calendar: str = "cycles") -> Use:
+    def use(self, counts: Counts, rows: int, calendar: str) -> Use:
         """Use the parts that the span of all times allows."""
         parts = self.usable()
         if not self.days and self.time != "cyclic":

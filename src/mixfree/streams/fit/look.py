@@ -4,20 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from mixfree.base.extras import require
 from mixfree.base.terminal import literal
 from mixfree.linear.losses import Loss
 from mixfree.streams.columns.category import MAX_CHARACTERS, Category
-from mixfree.streams.columns.column import Boolean, Column, Number
+from mixfree.streams.columns.column import Column, Number
 from mixfree.streams.columns.encoder import Encoder
 from mixfree.streams.columns.kinds import Choices, Verdict, columns_of, judge, matching
 from mixfree.streams.columns.target import class_names
 from mixfree.streams.columns.time import Time
 from mixfree.streams.fit.plan import FitPlan
 from mixfree.streams.read.source import Piece, Source
-from mixfree.streams.read.values import doubles, label_of, numbers_in, texts_in
+from mixfree.streams.read.values import label_of, texts_in
 
 __all__ = ["FIRST_ROWS", "FirstLook", "first_look", "rows_to_look_at"]
 
@@ -138,22 +136,18 @@ def _candidates(source: Source, plan: FitPlan) -> list[str]:
         raise ValueError(f"the target {plan.target!r} cannot be a feature")
     without = {plan.target, *matching(plan.exclude, every)}
     chosen = matching(plan.features, every) if plan.features else every
-    if plan.features:  # sorted as they were asked for
-        order = {name: at for at, name in enumerate(plan.features)}
-        chosen = sorted(chosen, key=lambda name: order.get(name, len(order)))
-    return [name for name in chosen if name not in without]
+    asked = [name for name in plan.features if name in chosen]  # in this order, before patterns
+    return [name for name in dict.fromkeys([*asked, *chosen]) if name not in without]
 
 
 def _table(first: Sequence[Piece]) -> dict[str, Any]:
     """Return the first values of each column."""
-    pyarrow = require("pyarrow")
-    batches = [piece.batch for piece in first]
     found = {}
-    for place, name in enumerate(batches[0].schema.names):
-        parts = [batch.column(place) for batch in batches]
+    for place, name in enumerate(first[0].batch.schema.names):
+        parts = [piece.batch.column(place) for piece in first]
         if len({part.type for part in parts}) > 1:  # files may store a column in different types
             parts = [texts_in(part) for part in parts]
-        found[name] = pyarrow.concat_arrays(parts)
+        found[name] = require("pyarrow").concat_arrays(parts)
     return found
 
 
@@ -164,7 +158,8 @@ def _loss(
     name, column, loss, notes = plan.target, target.column, plan.loss, list[str]()
     if isinstance(column, Time) or target.type == "date":
         raise ValueError(f"the target {name!r} is a {target.type}: give another column as `target`")
-    different = _different(values, column)
+    names = class_names(values, column or Category(name)).unique().drop_null()
+    different = _sorted(names.to_pylist(), column)
     if loss is None and (type(column) is not Number or plan.classes):
         loss = "logistic"
     elif loss is None:
@@ -220,16 +215,6 @@ def _classes(
             f"more than {MAX_CHARACTERS}: give another column as `target`"
         )
     return list(different)
-
-
-def _different(values: Any, column: Column | None) -> list[str]:
-    """Return the different values of a target, sorted, as names of classes."""
-    if isinstance(column, Boolean):
-        values = class_names(values, column)
-    elif isinstance(column, Number):
-        numbers = np.unique(doubles(numbers_in(values, column.form)))
-        return [name for name in map(label_of, numbers.tolist()) if name is not None]
-    return _sorted([text for text in values.unique().to_pylist() if text is not None], column)
 
 
 def _sorted(texts: Sequence[str], column: Column | None) -> list[str]:

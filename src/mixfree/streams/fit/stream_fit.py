@@ -75,18 +75,13 @@ class StreamFit:
 
     Attributes
     ----------
-    unused_columns
-        Columns that cannot be used, with reasons.
-    notes
-        Remarks of the first look.
-    format
-        Format of the files, if their names do not imply it.
+    unused_columns, notes, format
+        Columns that cannot be used with reasons, remarks of the first look, and the format of the
+        files if their names do not imply it.
     learner
         The linear model of the raw features, or of features fixed by the first rows.
-    reservoir
-        A uniform sample of the rows learnt from.
-    timeline
-        The course of the stream and its test-then-train predictions.
+    reservoir, timeline
+        A uniform sample of the rows learnt from, and the course of the stream.
     calendar, decided
         How test-then-train predictions use hours and weekdays, and the row count of that decision.
     """
@@ -242,19 +237,9 @@ class StreamFit:
     ) -> None:
         """Learn from all batches after those already read, which must come first.
 
-        Parameters
-        ----------
-        pieces
-            The whole stream, from its beginning.
-        path, every
-            Save to this file after at least this number of rows since the last save.
-        show
-            Called after each batch.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            When Ctrl-C is pressed; the fit then includes whole batches only, and can be saved.
+        Save to ``path`` after at least ``every`` rows since the last save, and call ``show`` after
+        each batch. Ctrl-C raises KeyboardInterrupt; the fit then includes whole batches only, and
+        can be saved.
         """
         self.complete = False
         began, unsaved = time.monotonic() - self.seconds, 0

@@ -86,14 +86,11 @@ class Timeline(State):
         all are replaced. Later features add nothing.
     origin
         The first target, subtracted from all targets before summing.
-    rows
-        Number of rows.
-    per_bin
-        Rows of a full bin.
-    sums, ranges, times
-        Per bin: sums, least and greatest target, and time of the first row.
-    scores
-        For two classes: number of rows by class and score.
+    rows, per_bin
+        Number of rows, and of those of a full bin.
+    sums, ranges, times, scores
+        Per bin: sums, least and greatest target, and time of the first row; for two classes: number
+        of rows by class and score.
     """
 
     grows: ClassVar[tuple[str, ...]] = ("weights", "sums", "ranges", "times")

@@ -5,7 +5,6 @@ import io
 import itertools
 import pickle
 import sys
-import threading
 
 import joblib
 import numpy as np
@@ -92,31 +91,6 @@ def test_a_refused_state_leaves_an_estimator_as_it_was(kind):
     with pytest.raises(ValueError, match=r"state|fit"):
         model.load_state_dict(state)
     assert pickle.dumps(model) == before
-
-
-def test_a_second_thread_is_refused_where_it_is_seen(monkeypatch):
-    """Threads that share an estimator lost rows without an error."""
-    x, y = data(False)
-    model, inside, go_on = StreamRegressor().partial_fit(x, y), threading.Event(), threading.Event()
-    advance = type(model.learner_).advance
-
-    def slow(self, *arguments):
-        inside.set()
-        go_on.wait(10.0)
-        return advance(self, *arguments)
-
-    monkeypatch.setattr(type(model.learner_), "advance", slow)
-    other = threading.Thread(target=model.partial_fit, args=(x, y))
-    other.start()
-    inside.wait(10.0)
-    with pytest.raises(ValueError, match="another thread is learning"):
-        model.partial_fit(x, y)
-    copies = [copied(model) for copied in COPIES.values()]
-    go_on.set()
-    other.join()
-    for each in copies:  # they could never learn again
-        assert each.partial_fit(x, y).n_samples_seen_ == 2 * ROWS
-    assert model.partial_fit(x, y).n_samples_seen_ == 3 * ROWS
 
 
 @pytest.mark.parametrize(

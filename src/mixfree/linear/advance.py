@@ -154,16 +154,13 @@ def _check_arrays(
     indices: Array | range = range(x.shape[0])
     if order is not None:
         given = np.asarray(order)
-        if given.ndim != 1 or (given.size > 0 and given.dtype.kind not in "iu"):
-            raise ValueError(
-                f"order must be a vector of row numbers, not {given.dtype} of shape {given.shape}"
-            )
+        whole = given.ndim == 1 and (given.size == 0 or given.dtype.kind in "iu")
+        if not whole or (given.size and not 0 <= given.min() <= given.max() < len(x)):
+            raise ValueError(f"order must be a vector of row numbers from 0 to {len(x) - 1}")
         indices = np.ascontiguousarray(given, dtype=np.int64)
-        if indices.size and not (indices.min() >= 0 and indices.max() < x.shape[0]):
-            raise ValueError(f"order must hold row numbers from 0 to {x.shape[0] - 1}")
     factors = np.zeros(0) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
-    if not (np.isfinite(factors).all() and (factors >= 0.0).all()):
-        raise ValueError("weights must be finite and not negative")
     if weights is not None and factors.shape != y.shape:
         raise ValueError(f"weights must have shape {y.shape}, not {factors.shape}")
+    if not (np.isfinite(factors).all() and (factors >= 0.0).all()):
+        raise ValueError("weights must be finite and not negative")
     return x, y, indices, factors

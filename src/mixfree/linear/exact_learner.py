@@ -45,6 +45,8 @@ class ExactLearner:
     array([[3., 1.]])
     """
 
+    method = "exact"
+
     def __init__(
         self,
         loss: Loss,
@@ -93,11 +95,6 @@ class ExactLearner:
     def columns(self) -> int:
         """Number of features."""
         return self._fit.columns
-
-    @property
-    def method(self) -> str:
-        """Name of the method."""
-        return "exact"
 
     @property
     def samples(self) -> int:

@@ -70,11 +70,12 @@ class Learner:
         self.loss, self.columns, self.l2 = loss, columns, check_not_negative(l2, "l2")
         self._intercept = int(fit_intercept)
         start = np.zeros(loss.outputs * (columns + self._intercept), dtype)
+        self.dtype = start.dtype
         domain = None if radius is None else Ball(radius)
         common: dict[str, Any] = {"domain": domain, "alpha": step_scale, "output": output}
         common["seed"] = seed
         self._start = partial(start_method, method, start, options or {}, **common)
-        self._optimizer: Optimizer = self._start(memory=memory, draws=draws)
+        self.optimizer: Optimizer = self._start(memory=memory, draws=draws)
         self._dense_only = dense_only
         replays = isinstance(self.optimizer.gradient, Replay)
         if scale == "running" and replays:
@@ -89,11 +90,6 @@ class Learner:
         self._sparse: SparseLinear | None = None
 
     @property
-    def optimizer(self) -> Optimizer:
-        """The run whose output gives the weights."""
-        return self._optimizer
-
-    @property
     def weights(self) -> Array:
         """The output point in the units of the rows: one row per output, the intercept last."""
         point, outputs = self._running.average, self.loss.outputs
@@ -105,30 +101,25 @@ class Learner:
     @property
     def method(self) -> str:
         """Name of the method."""
-        return self._optimizer.name
+        return self.optimizer.name
 
     @property
     def samples(self) -> int:
         """Rows learnt from."""
         return self._running.samples
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the weights and of all arithmetic."""
-        return self._optimizer.x.dtype
-
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
         """Learn from rows in order: from all of them or, with an error, none.
 
         An error if a value is above 1e75, or a row's gradient is not finite.
         """
-        sparse_rows, optimizer = hasattr(rows, "indptr"), self._optimizer
+        sparse_rows, optimizer = hasattr(rows, "indptr"), self.optimizer
         check_values(rows=rows.data if sparse_rows else rows, targets=targets)
         # A lazy run over sparse rows does not change the optimiser's own arrays.
         if sparse_rows and self._dense_only and self.samples == 0:
-            self._optimizer = self._start()
-        lazy = sparse_rows and runs_sparse(self._optimizer, self.loss, self.l2)
-        before = self._optimizer.export_run(own=not lazy)
+            self.optimizer = self._start()
+        lazy = sparse_rows and runs_sparse(self.optimizer, self.loss, self.l2)
+        before = self.optimizer.export_run(own=not lazy)
         # Sparse rows do not change the running scale either, which is as large as the weights.
         scale, sparse = self._scale if sparse_rows else copy.deepcopy(self._scale), self._sparse
         if sparse is not None and lazy:
@@ -136,8 +127,8 @@ class Learner:
         try:
             self._advance(rows, targets, weights)
         except BaseException:
-            self._optimizer.import_run(before)
-            self._optimizer = optimizer
+            self.optimizer.import_run(before)
+            self.optimizer = optimizer
             self._scale, self._sparse = scale, sparse
             if sparse is not None:
                 sparse.go_back()
@@ -162,22 +153,27 @@ class Learner:
 
     def settle(self) -> Optimizer:
         """Return the optimiser, with the lazy run over sparse rows written back to it."""
-        return self._optimizer if self._sparse is None else self._sparse.settle()
+        return self.optimizer if self._sparse is None else self._sparse.settle()
 
     @property
     def _running(self) -> Optimizer | SparseLinear:
-        return self._optimizer if self._sparse is None else self._sparse
+        return self.optimizer if self._sparse is None else self._sparse
 
     def _advance(self, rows: Any, targets: Array, weights: Array | None) -> None:
         if hasattr(rows, "indptr"):
-            self._check_room()
+            gradient = self.optimizer.gradient  # which keeps them as dense rows
+            if isinstance(gradient, Reservoir) and gradient.size * self.columns > ROOM:
+                raise ValueError(
+                    f"`memory={gradient.size}` keeps dense rows, too many of {self.columns:,} "
+                    f"columns: give `memory={ROOM // self.columns}` at most, or `memory=0`"
+                )
             if self._may_do_without_scale and self.samples == 0:
                 self._scale = None
             if self._scale is not None:
                 raise ValueError("`scale='running'` needs dense rows: use `scale='auto'`")
-            if runs_sparse(self._optimizer, self.loss, self.l2):
+            if runs_sparse(self.optimizer, self.loss, self.l2):
                 if self._sparse is None:
-                    self._sparse = SparseLinear(self._optimizer, self.loss, self.l2)
+                    self._sparse = SparseLinear(self.optimizer, self.loss, self.l2)
                 if self._sparse.samples == 0 and rows.shape[0]:
                     self._guess_distance(norm(rows[:1].data), float(targets[0]))
                 self._sparse.advance(rows, targets, weights)
@@ -194,26 +190,16 @@ class Learner:
             else:
                 self._tell_scaled(self._scale, dense(rows[piece]), targets[piece], factors)
 
-    def _check_room(self) -> None:
-        """Check that sparse rows, which are kept as dense ones, fit in memory."""
-        gradient = self._optimizer.gradient
-        if isinstance(gradient, Reservoir) and gradient.size * self.columns > ROOM:
-            raise ValueError(
-                f"`memory={gradient.size}` keeps dense rows, too many of {self.columns:,} columns: "
-                f"give `memory={ROOM // self.columns}` at most, or `memory=0`"
-            )
-
     def _tell(self, rows: Array, targets: Array, weights: Array | None) -> None:
-        if self._scale is None and self._optimizer.samples == 0 and len(rows):
+        if self._scale is None and self.optimizer.samples == 0 and len(rows):
             self._guess_distance(norm(rows[0]), float(targets[0]))
-        advance_linear(self._optimizer, self.loss, rows, targets, weights=weights, l2=self.l2)
+        advance_linear(self.optimizer, self.loss, rows, targets, weights=weights, l2=self.l2)
 
     def _guess_distance(self, length: float, target: float) -> None:
         """Start steps that search for their scale at a fraction of a Kaczmarz step.
 
-        A Kaczmarz step is |target|/‖row‖, or 1/‖row‖ where the target is a class. It has the
-        units of the weights, so that a short stream is not spent on finding them. ``length`` is
-        the norm of the row without the intercept's 1.
+        It is |target|/‖row‖, or 1/‖row‖ where the target is a class, and has the units of the
+        weights. ``length`` is the norm of the row without the intercept's 1.
         """
         length = math.hypot(length, self._intercept)
         residual = 1.0 if isinstance(self.loss, Logistic | Softmax) else abs(target)
@@ -224,10 +210,10 @@ class Learner:
         self, scale: RunningScale, rows: Array, targets: Array, weights: Array | None
     ) -> None:
         rows = np.ascontiguousarray(rows, dtype=self.dtype)
-        if self._optimizer.samples == 0 and len(rows):
+        if self.optimizer.samples == 0 and len(rows):
             # The first standardised row is zero; later ones have about this norm.
             self._guess_distance(math.sqrt(self.columns), float(targets[0]))
-        run = self._optimizer
+        run = self.optimizer
         if run.has_twin and has_twin(self.loss) and isinstance(run.gradient, Window):
             advance_scaled(run, self.loss, scale, (rows, targets, weights), self.l2)
             return
@@ -245,7 +231,7 @@ class Learner:
         """Return the state as numbers and copies of arrays."""
         lazy = self._sparse is not None
         return {
-            "optimizer": None if lazy else self._optimizer.state_dict(),
+            "optimizer": None if lazy else self.optimizer.state_dict(),
             "sparse": self._sparse.state_dict() if self._sparse is not None else None,
             "scale": self._scale.plain() if self._scale is not None else None,
         }
@@ -253,9 +239,7 @@ class Learner:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state of a learner of the same arguments; an error changes nothing."""
         if not isinstance(state, Mapping) or state.keys() != {"optimizer", "sparse", "scale"}:
-            raise ValueError(
-                "state must be of an iterative learner, with 'optimizer', 'sparse' and 'scale'"
-            )
+            raise ValueError("state must be of an iterative learner")
         scale = self._scale
         if self._may_do_without_scale and state["scale"] is None:
             scale = None
@@ -264,7 +248,7 @@ class Learner:
         if scale is not None:
             scale = copy.deepcopy(scale).restored(state["scale"], "running scale")
         lazy = state["sparse"] is not None
-        run, sparse = self._optimizer, None
+        run, sparse = self.optimizer, None
         with loading("learner"):
             kept = not lazy and state["optimizer"]["settings"]["gradient"]["kind"]
         if self._dense_only and kept != Reservoir.__name__:
@@ -275,7 +259,7 @@ class Learner:
         else:
             run = copy.deepcopy(run)
             run.load_state_dict(state["optimizer"])
-        self._optimizer, self._sparse, self._scale = run, sparse, scale
+        self.optimizer, self._sparse, self._scale = run, sparse, scale
 
 
 def dense(rows: Any) -> Array:

@@ -24,7 +24,6 @@ from mixfree.base.checks import check_not_negative, check_values, check_whole, s
 from mixfree.base.equal_batches import EqualBatches
 from mixfree.base.state import loading, shallow
 from mixfree.linear.exact.batch_means import neighbours
-from mixfree.linear.exact.blocks import check_array
 
 MIN_BATCHES = 5  # in which a row's features must occur for a reliable error
 MAX_UNDETERMINED = 1e-4  # fraction of a row that the transitions may leave undetermined
@@ -472,3 +471,16 @@ def correlation_remark(residuals: Array, length: int) -> str:
         f"intervals are too narrow: batches of {length:,} transitions are still correlated "
         f"({found:.2f} between neighbours); the trajectory is too short for its mixing time"
     )
+
+
+def check_array(value: Any, name: str, shape: tuple[int, ...], kind: str = "f") -> Array:
+    """Check an array of a saved state, and return a copy."""
+    array = np.array(value)
+    if array.dtype.kind not in kind or array.dtype.itemsize > 8 or array.shape != shape:
+        raise ValueError(
+            f"{name} of the state must have shape {shape} and kind {kind!r}, "
+            f"not {array.dtype} of shape {array.shape}"
+        )
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} of the state must be finite")
+    return array.astype(np.float64 if kind == "f" else np.int64)

@@ -9,9 +9,8 @@ from scipy.sparse.linalg import splu
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_values, check_whole
-from mixfree.linear.exact.blocks import check_array
 from mixfree.linear.exact.streamsums import most_batches
-from mixfree.td.fixed_point import FixedPoint, column
+from mixfree.td.fixed_point import FixedPoint, check_array, column
 
 # Most features for dense sums: the total and the sums of 16 batches take 136 MB.
 MAX_DENSE_FEATURES = 1000

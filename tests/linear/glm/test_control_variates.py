@@ -9,7 +9,7 @@ from scipy import linalg, stats
 from mixfree.linear.exact.sums import sums_of
 from mixfree.linear.glm import control_variates
 from mixfree.linear.glm import rows as rows_module
-from mixfree.linear.glm.control_variates import ERROR_DRAWS, _signs, functions
+from mixfree.linear.glm.control_variates import ERROR_DRAWS, functions
 from mixfree.linear.glm.fit import GlmFit
 from mixfree.linear.glm.gap import _freedom, gap_of
 from mixfree.linear.glm.newton import Correction
@@ -107,19 +107,6 @@ def test_beta_is_chosen_by_rows_of_the_whole_sample(monkeypatch):
     monkeypatch.setattr(control_variates, "MAX_BETA_ROWS", MEMORY)
     best = gradients((problem, point), problem.controls.best_beta(point))
     assert np.sum(some**2) < 1.3 * np.sum(best**2)
-
-
-def test_random_gradients_are_the_same_however_rows_are_cut(solved):
-    """Catches signs that repeat from slab to slab, and gradients that are not centred."""
-    problem, point = solved
-    errors, rows = gradients(solved), problem.rows
-    free = len(errors) - point.objective.correction.beta.shape[1] - 2 * rows.shape[1]
-    scale = rows.factor / rows.weight * np.sqrt(len(errors) / free / ERROR_DRAWS)
-    errors = scale * (errors - errors.mean(axis=0))
-    wanted = np.einsum("nd,nkq->dkq", _signs(len(errors)), errors)
-    found = problem.controls.sampling_errors(point)
-    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-9 * np.abs(found).max())
-    assert abs(_signs(5000).mean(axis=0)).max() < 4.0 / np.sqrt(5000)
 
 
 def test_the_gap_is_half_the_error_in_the_metric_of_the_hessian(solved):

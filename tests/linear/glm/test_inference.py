@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from benchmarks.intervals import best_weights, sandwich_errors, stream
-from mixfree.linear.exact.batch_means import BlockSquares
 from mixfree.linear.glm.control_variates import ControlVariates
 from mixfree.linear.glm.fit import GlmFit
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax
@@ -195,31 +194,6 @@ def test_too_few_rows_have_unbounded_intervals_and_a_remark():
         assert (
             inference.remark == f"no intervals: {rows} rows make {rows} batches, and 8 are needed"
         )
-
-
-def test_blocks_of_rows_are_the_same_however_the_rows_are_cut():
-    scores = np.random.default_rng(6).normal(size=(1000, 2))
-    for cuts in ([], [1, 2, 500], [333, 334, 335, 999]):
-        squares = BlockSquares(lambda each: float(np.vdot(each, each)))
-        for piece in np.split(scores, cuts):
-            squares.add(piece)
-        for length, found, blocks in squares.levels:
-            sums = scores[: blocks * length].reshape(blocks, length, 2).sum(axis=1)
-            assert blocks == 1000 // length
-            assert found == pytest.approx(np.sum(sums**2))
-        squares.interrupt()
-        squares.add(scores[:1])  # has no neighbour
-        assert [level.blocks for level in squares.levels[:2]] == [1001, 500]
-
-
-def test_what_the_sums_do_not_explain_is_the_mean_over_the_kept_rows():
-    """Catches squares that are divided by the share of kept rows, 1/72, once in place of twice."""
-    inference = inferred(Logistic(), *logistic(20_000), memory=256)
-    rows, rest = inference._problem.rows, inference._problem.controls.residuals(inference._point)
-    white = inference._white(rows.standardised(rows.sample.rows)) * rest
-    wanted = np.mean(np.sum(white**2, axis=1)) / rows.weight**2
-    # From 64 draws in four directions, and with a few degrees of freedom less than rows.
-    assert inference._unexplained == pytest.approx(wanted, rel=4.0 * math.sqrt(2.0 / (64 * 4)))
 
 
 def test_independent_rows_have_the_errors_of_the_sandwich():

@@ -90,6 +90,7 @@ class BatchMeans(ABC):
         self._weights = weights  # one row per output, the intercept last
         self._rows, self._length = rows, length  # of the stream, and of each batch
         self._size, self._unit = size, unit  # divisors that standardise columns and targets
+        self.columns = len(size)
 
     @cached_property
     @abstractmethod
@@ -143,11 +144,6 @@ class BatchMeans(ABC):
         return 1.0 + 2.0 * max(self.correlation, 0.0)
 
     @property
-    def columns(self) -> int:
-        """Number of features."""
-        return len(self._size)
-
-    @property
     def enough(self) -> bool:
         """Whether there are at least 8 batches, enough for a spread."""
         return len(self._scores) >= MIN_BATCHES
@@ -163,7 +159,7 @@ class BatchMeans(ABC):
         """Standard errors in the shape of the weights; infinite where they are unknown."""
         if not self.enough:
             return np.full(self._weights.shape, np.inf)
-        columns = len(self._size)
+        columns = self.columns
         slopes, each = self._changes[:, :, :columns], np.eye(columns, self._changes.shape[2])
         squares = np.einsum("btk,btk->tk", slopes, slopes) + self._missing(each).T
         errors: Array = np.sqrt(squares) / self._size * self._unit[:, None]

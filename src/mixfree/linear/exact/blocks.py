@@ -247,19 +247,6 @@ def check_rows(
     return (x, y, w) if used.all() else (x[used], y[used], w[used])
 
 
-def check_array(value: Any, name: str, shape: tuple[int, ...], kind: str = "f") -> Array:
-    """Check an array of a saved state, and return a copy."""
-    array = np.array(value)
-    if array.dtype.kind not in kind or array.dtype.itemsize > 8 or array.shape != shape:
-        raise ValueError(
-            f"{name} of the state must have shape {shape} and kind {kind!r}, "
-            f"not {array.dtype} of shape {array.shape}"
-        )
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} of the state must be finite")
-    return array.astype(np.float64 if kind == "f" else np.int64)
-
-
 def _block(
     x: Any, y: Array, w: Array | None, start: int, end: int
 ) -> tuple[Array, Array, Array | None]:

@@ -105,7 +105,7 @@ def test_bytes_hold_fewer_rows_of_more_columns():
     whole = learner.weights
     learner.grow(20)
     assert not learner._fit.complete and learner._fit._sample.filled < 1500
-    assert learner._fit._sums.rows + learner._fit._blocks.filled == 3000
+    assert learner._fit._sums.rows + learner._fit._filled == 3000
     assert learner.gap.upper < 0.01
     close(learner.weights[:, :5], whole[:, :5], 0.1)
 

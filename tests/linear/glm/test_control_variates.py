@@ -36,7 +36,7 @@ def solved(request, monkeypatch):
     monkeypatch.setattr(rows_module, "MAX_SLAB_VALUES", 300)  # several slabs of kept rows
     fit = GlmFit(request.param, 2, memory=MEMORY)
     fit.add(*data(request.param))
-    return fit._solved()
+    return fit.solution
 
 
 def gradients(solved, beta=None):
@@ -102,7 +102,7 @@ def test_beta_is_chosen_by_rows_of_the_whole_sample(monkeypatch):
     y = np.where(x @ [1.5, -1.0] + rng.logistic(size=4000) > 0.0, 1.0, -1.0)
     fit = GlmFit(Logistic(), 2, memory=MEMORY)
     fit.add(x, y)
-    problem, point = fit._solved()
+    problem, point = fit.solution
     some = gradients((problem, point), problem.controls.best_beta(point))
     monkeypatch.setattr(control_variates, "MAX_BETA_ROWS", MEMORY)
     best = gradients((problem, point), problem.controls.best_beta(point))

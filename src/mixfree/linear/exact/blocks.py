@@ -1,6 +1,5 @@
 """Blocks of a stream that do not depend on how it is cut into chunks."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -12,6 +11,8 @@ from mixfree.base.checks import check_values, check_whole
 from mixfree.base.state import State, shallow
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums
+
+Block = tuple[Array, Array, Array | None]  # rows, targets and weights
 
 PARTS = 8  # the next block has at most 1/PARTS of the rows so far
 MAX_PRODUCT_VALUES = 1 << 19  # per matrix product: they stay in a cache
@@ -69,105 +70,33 @@ class Chunk(State):
             raise ValueError(f"state of the {what} does not fit: its arrays differ in length")
 
 
-class Blocks(State):
-    """Cuts a stream into blocks whose borders depend only on the number of rows before them.
-
-    Pending rows, which do not fill a block yet, are stored. Rows of weight 0 are skipped.
-    """
-
-    def __init__(self, columns: int) -> None:
-        self.columns = check_whole(columns, "columns", least=0)
-        self._room, self.filled = Chunk.nothing(columns), 0
-
-    @property
-    def pending(self) -> tuple[Array, Array, Array | None] | None:
-        """The pending rows with their targets and weights; None if there are none."""
-        return self.stored if self.filled else None
-
-    @property
-    def stored(self) -> tuple[Array, Array, Array | None]:
-        """The pending rows, if any, with their targets and weights."""
-        room = self._room
-        return _block(room.rows, room.targets, room.weights, 0, self.filled)
-
-    def column_sums(self, others: Sums) -> Array:
-        """Return the weighted sum of each column over the pending rows and those of ``others``."""
-        kept = self._room.part(0, self.filled)
-        return np.asarray(others.weight * others.mean[: self.columns] + kept.weights @ kept.rows)
-
-    def cut(
-        self,
-        x: Any,
-        y: Array,
-        w: Array | None,
-        length: Callable[[], int],
-        take: Callable[[Array, Array, Array | None], None],
-        together: int = 1,
-    ) -> None:
-        """Call ``take`` for every complete block; ``length`` returns the rows of the next block.
-
-        ``together`` is the largest number of equally long blocks per call.
-        """
-        start, filled, count = 0, self.filled, x.shape[0]
-        first = max(length() - filled, 0)  # blocks may have become shorter with more columns
-        if filled and count >= first:
-            self._keep(x[:first], y[:first], None if w is None else w[:first])
-            waiting = self.stored
-            # What the predecessor shows is not written over.
-            self._room, self.filled = Chunk.nothing(self.columns, len(self._room)), 0
-            take(*waiting)
-            start = first
-        while not self.filled and count - start >= (rest := length()):
-            end = start + rest * min((count - start) // rest, together)
-            take(*_block(x, y, w, start, end))
-            start = end
-        tail = slice(start, None)
-        check_values(rows=_dense(x[tail]), targets=y[tail])
-        self._keep(x[tail], y[tail], None if w is None else w[tail])
-
-    def mapped(self, change: ColumnMap) -> Self:
-        """Return the same pending rows with mapped columns; both may be continued."""
-        found = type(self)(change.after)
-        found._room, found.filled = self._room.part(0, self.filled).mapped(change), self.filled
-        return found
-
-    def _keep(self, x: Any, y: Array, w: Array | None) -> None:
-        """Store rows after the pending rows, where the predecessor does not look."""
-        start, end = self.filled, self.filled + x.shape[0]
-        if end > len(self._room):
-            old = self._room.part(0, start)
-            most = max(end, 2 * len(self._room))  # unwritten room takes no memory
-            self._room = Chunk.nothing(self.columns, most)
-            self._room.write(0, old.rows, old.targets, old.weights)
-        self._room.write(start, _dense(x), y, 1.0 if w is None else w)
-        self.filled = end
-
-    def plain(self) -> dict[str, Any]:
-        """Return copies of the pending rows, targets and weights."""
-        return self._room.part(0, self.filled).plain()
-
-    def restored(self, plain: Any, what: str) -> Self:
-        """Return the pending rows from which ``plain`` was made, after checking it."""
-        found = type(self)(self.columns)
-        found._room = found._room.restored(plain, what)
-        found.filled = len(found._room)
-        return found
-
-
 class Fit(State):
-    """What all fits to a stream share: pending rows, and answers until the next rows arrive."""
+    """What all fits to a stream share: rows that wait for their block, and answers.
+
+    The borders of blocks depend only on the number of rows before them. Pending rows, which do not
+    fill a block yet, are stored. Rows of weight 0 are skipped.
+    """
 
     together: int = 1  # largest number of equally long blocks that are taken at once
 
     def __init__(self, columns: int) -> None:
-        self.samples, self._blocks = 0, Blocks(columns)
-        self._solution: Any = None
-        self._inference: Any = None
+        self.columns, self.samples = check_whole(columns, "columns", least=0), 0
+        self._blocks = Chunk.nothing(columns)
 
     @property
-    def columns(self) -> int:
-        """Number of features."""
-        return self._blocks.columns
+    def _blocks(self) -> Chunk:
+        """The pending rows."""
+        return self._room.part(0, self._filled)
+
+    @_blocks.setter
+    def _blocks(self, pending: Chunk) -> None:
+        self._room, self._filled = pending, len(pending)
+
+    @property
+    def _waiting(self) -> Block:
+        """The pending rows, if any, with their targets and weights."""
+        room = self._room
+        return _block(room.rows, room.targets, room.weights, 0, self._filled)
 
     def _length(self) -> int:
         """Return the rows of the next block."""
@@ -193,21 +122,66 @@ class Fit(State):
         """
         x, y, w = check_rows(rows, targets, weights, self.columns)
         self._check_targets(y)
-        self._blocks.cut(x, y, w, self._length, self._take, self.together)
+        self._cut(x, y, w)
         self.samples += len(np.asarray(targets))
-        self._solution = self._inference = None
+        self._forget()
+
+    def _cut(self, x: Any, y: Array, w: Array | None) -> None:
+        """Take every complete block of pending and further rows, and keep the rest."""
+        start, count = 0, x.shape[0]
+        first = max(self._length() - self._filled, 0)  # more columns may have shortened blocks
+        if self._filled and count >= first:
+            self._keep(x[:first], y[:first], None if w is None else w[:first])
+            waiting = self._waiting
+            # What the predecessor shows is not written over.
+            self._room, self._filled = Chunk.nothing(self.columns, len(self._room)), 0
+            self._take(*waiting)
+            start = first
+        while not self._filled and count - start >= (length := self._length()):
+            end = start + length * min((count - start) // length, self.together)
+            self._take(*_block(x, y, w, start, end))
+            start = end
+        tail = slice(start, None)
+        check_values(rows=_dense(x[tail]), targets=y[tail])
+        self._keep(x[tail], y[tail], None if w is None else w[tail])
+
+    def _keep(self, x: Any, y: Array, w: Array | None) -> None:
+        """Store rows after the pending rows, where the predecessor does not look."""
+        start, end = self._filled, self._filled + x.shape[0]
+        if end > len(self._room):
+            old = self._blocks
+            most = max(end, 2 * len(self._room))  # unwritten room takes no memory
+            self._room = Chunk.nothing(self.columns, most)
+            self._room.write(0, old.rows, old.targets, old.weights)
+        self._room.write(start, _dense(x), y, 1.0 if w is None else w)
+        self._filled = end
+
+    def _column_sums(self, others: Sums) -> Array:
+        """Return the weighted sum of each column over the pending rows and those of ``others``."""
+        kept = self._blocks
+        return np.asarray(others.weight * others.mean[: self.columns] + kept.weights @ kept.rows)
 
     def successor(self) -> Self:
         """Return a copy that shares all arrays; only one of the two may be continued."""
+        return shallow(self)
+
+    def _mapped(self, change: ColumnMap) -> Self:
+        """Return a copy with mapped pending rows and without answers."""
         twin = shallow(self)
-        twin._blocks = shallow(self._blocks)
+        twin.columns, twin._blocks = change.after, self._blocks.mapped(change)
+        twin._forget()
         return twin
 
     def restored(self, plain: Any, what: str) -> Self:
         """Return the fit from which ``plain`` was made, after checking it."""
         found = super().restored(plain, what)
-        found._solution = found._inference = None
+        found._forget()
         return found
+
+    def _forget(self) -> None:
+        """Forget answers that are cached."""
+        for name in ("solution", "inference"):
+            vars(self).pop(name, None)
 
 
 def check_rows(
@@ -247,9 +221,7 @@ def check_rows(
     return (x, y, w) if used.all() else (x[used], y[used], w[used])
 
 
-def _block(
-    x: Any, y: Array, w: Array | None, start: int, end: int
-) -> tuple[Array, Array, Array | None]:
+def _block(x: Any, y: Array, w: Array | None, start: int, end: int) -> Block:
     """Return some rows as contiguous doubles, without weights if all are 1."""
     rows = np.ascontiguousarray(_dense(x[start:end]), dtype=np.float64)
     targets = np.ascontiguousarray(y[start:end])

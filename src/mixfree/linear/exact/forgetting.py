@@ -1,6 +1,7 @@
 """Least squares with exponential forgetting, by a given half-life or a mixture of several."""
 
 import math
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
@@ -125,21 +126,22 @@ class Forgetting(Fit):
         found = least_combination(self._errors)
         return dict(zip(self.half_lives.tolist(), found.tolist(), strict=False))
 
+    @cached_property
+    def solution(self) -> Array:
+        """The current weights: one row, in the units of the rows; an intercept is last."""
+        twin = self
+        if self._filled:
+            twin = shallow(self)
+            twin._take(*self._waiting)
+        prior, shares = twin._priors(), enumerate(self.shares.values())
+        parts = [share * twin._fitted(h, prior) for h, share in shares if share > 0.0]
+        level, slopes = np.split(np.sum(parts, axis=0), [int(self._intercept)])
+        level = level + twin._origin[-1] - slopes @ twin._origin[1:-1]
+        return np.append(slopes, level)[None]
+
     def weights(self) -> Array:
         """Return one row, in the units of the rows; an intercept is last."""
-        if self._solution is None:
-            waiting, twin = self._blocks.pending, self
-            if waiting is not None:
-                twin = shallow(self)
-                twin._take(*waiting)
-            prior, shares = twin._priors(), enumerate(self.shares.values())
-            parts = [share * twin._fitted(h, prior) for h, share in shares if share > 0.0]
-            found = np.sum(parts, axis=0)
-            slopes, origin = found[-self.columns :] if self.columns else found[:0], twin._origin
-            level = found[:1] + origin[-1] - slopes @ origin[1:-1]
-            self._solution = np.append(slopes, level if self._intercept else [])[None]
-        weights: Array = self._solution
-        return weights
+        return self.solution
 
     rough_weights = weights  # solved for as quickly
 
@@ -245,8 +247,7 @@ class Forgetting(Fit):
 
         Test-then-train losses stay those of the columns before.
         """
-        twin, between = shallow(self), change.between()
-        twin._blocks, twin._solution = self._blocks.mapped(change), None
+        twin, between = self._mapped(change), change.between()
         twin._origin, twin._rest = between.rows(self._origin), between.rows(self._rest)
         twin._products = between.products(self._products)
         twin._prior = np.append(self._prior[:1], change.rows(self._prior[1:]))

@@ -1,6 +1,7 @@
 """Least squares in one pass: the sums of a stream, the fit to them, and its intervals."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_bytes, check_not_negative
 from mixfree.base.state import shallow
-from mixfree.linear.exact.blocks import PARTS, Blocks, Fit, block_rows
+from mixfree.linear.exact.blocks import PARTS, Chunk, Fit, block_rows
 from mixfree.linear.exact.inference import Inference
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.solve import Solution, solve
@@ -51,30 +52,23 @@ class SquaredFit(Fit):
     @property
     def total(self) -> Sums:
         """The sums of all rows."""
-        total, waiting = self._sums.total, self._blocks.pending
-        if waiting is None:
+        total = self._sums.total
+        if not self._filled:
             return total
-        return total.joined(sums_of(*waiting, before=self._sums.last))
+        return total.joined(sums_of(*self._waiting, before=self._sums.last))
 
-    @property
+    @cached_property
     def solution(self) -> Solution:
         """The fit to all rows so far."""
-        if self._solution is None:
-            self._solution = self._fitted(self.total)
-        found: Solution = self._solution
-        return found
+        return self._fitted(self.total)
 
-    @property
+    @cached_property
     def inference(self) -> Inference:
         """Intervals and the correlation profile of the fit."""
-        if self._inference is None:
-            # A short stream has batches as well, since all its rows are pending.
-            sums, windows = self._complete(self._sums.rows == 0)
-            self._inference = Inference(
-                sums.batches, windows.all, self.total, self.solution, intercept=self.intercept
-            )
-        found: Inference = self._inference
-        return found
+        # A short stream has batches as well, since all its rows are pending.
+        sums, windows = self._complete(self._sums.rows == 0)
+        fit = self.total, self.solution
+        return Inference(sums.batches, windows.all, *fit, intercept=self.intercept)
 
     def _no_sums(self, columns: int) -> StreamSums:
         """Return sums of no rows; not few rows per batch, since a batch has columns² sums."""
@@ -82,12 +76,12 @@ class SquaredFit(Fit):
 
     def _complete(self, short: bool = False) -> tuple[StreamSums, Windows]:
         """Return sums and windows with the pending rows; with short batches for these alone."""
-        sums, windows, waiting = self._sums.copy(), shallow(self._windows), self._blocks.pending
-        if waiting is not None:
+        sums, windows = self._sums.copy(), shallow(self._windows)
+        if self._filled:
             if short:
-                sums = StreamSums(self.columns, 1, self._blocks.filled, memory=self._memory)
-            windows.take(sums.rows, *waiting)
-            sums.add(*waiting)
+                sums = StreamSums(self.columns, 1, self._filled, memory=self._memory)
+            windows.take(sums.rows, *self._waiting)
+            sums.add(*self._waiting)
         return sums, windows
 
     def weights(self) -> Array:
@@ -120,7 +114,7 @@ class SquaredFit(Fit):
 
     def column_sums(self) -> Array:
         """Return the sum of each column over all rows."""
-        return self._blocks.column_sums(self._sums.total)
+        return self._column_sums(self._sums.total)
 
     def _errors(self, sums: Sums, weights: Array) -> tuple[float, float] | None:
         with np.errstate(all="ignore"):  # a result that is not finite is unknown
@@ -152,18 +146,16 @@ class SquaredFit(Fit):
         sums.merge(more)
         windows.merge(others, sums.rows)
         self._sums, self._windows = sums, windows
-        self._blocks, self.samples = Blocks(self.columns), self.samples + other.samples
-        self._solution = self._inference = None
+        self._blocks, self.samples = Chunk.nothing(self.columns), self.samples + other.samples
+        self._forget()
 
     def mapped(self, change: ColumnMap) -> Self:
         """Return a fit to the same rows with mapped columns; both may be continued."""
-        twin = shallow(self)
-        twin._lengths = block_lengths(change.after)
-        twin._blocks, twin._sums = self._blocks.mapped(change), self._sums.mapped(change)
+        twin = self._mapped(change)
+        twin._lengths, twin._sums = block_lengths(change.after), self._sums.mapped(change)
         if not self._sums.rows:
             twin._sums = twin._no_sums(change.after)
         twin._windows = self._windows.mapped(change, self._memory // WINDOWS_SHARE)
-        twin._solution = twin._inference = None
         return twin
 
 

@@ -16,6 +16,7 @@ be perfect.
 
 import hashlib
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -24,7 +25,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_not_negative, check_values, check_whole, shown
 from mixfree.base.sample import UniformSample
 from mixfree.base.state import shallow
-from mixfree.linear.exact.blocks import Blocks, Fit, block_rows
+from mixfree.linear.exact.blocks import Chunk, Fit, block_rows
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.streamsums import StreamSums
 from mixfree.linear.exact.sums import Sums
@@ -201,7 +202,7 @@ class GlmFit(Fit):
 
     def column_sums(self) -> Array:
         """Return the weighted sum of each column over all rows."""
-        return self._blocks.column_sums(self._sums.total)
+        return self._column_sums(self._sums.total)
 
     @property
     def _total(self) -> Sums | None:
@@ -214,19 +215,19 @@ class GlmFit(Fit):
     def _rows(self, most: int | None = None) -> Kept:
         """Return kept rows in order of arrival, all or about ``most``, of those in the sums."""
         if self.complete:
-            return self._unpredicted(*self._blocks.stored)
+            return self._unpredicted(*self._waiting)
         sample = self._sample
         stride = 1 if most is None else self._stride(sample.filled, most)
         return Kept(*sample.taken(sample.order[::stride]))
 
     def weights(self) -> Array:
         """Return one row per output in the units of the rows; an intercept is last."""
-        problem, point = self._solved()
+        problem, point = self.solution
         return problem.weights(point)
 
     def mean_losses(self) -> tuple[float, float]:
         """Return the mean losses of the fit and of the best constant, over the kept rows."""
-        kept, loss = self._solved()[0].rows.sample, self.settings.loss
+        kept, loss = self.solution[0].rows.sample, self.settings.loss
         constant = np.zeros((loss.outputs, 1))
         if self.settings.intercept:
             constant = loss.best_constant(kept.targets, kept.weights)
@@ -235,27 +236,24 @@ class GlmFit(Fit):
         found, least = (float(np.average(value, weights=kept.weights)) for value in values)
         return found, least
 
-    def _solved(self) -> tuple[Problem, Point]:
-        """Return the problem and its minimum."""
-        if self._solution is None:
-            whole = self
-            if not self.complete and self._blocks.filled:
-                whole = self.copy()
-                whole._flush()
-            start, rows = None, whole._rows()
-            count = whole._sums.rows or len(rows)
-            problem = Problem.of(self.settings, rows, count, whole._total)
-            # The search for a ridge starts at 0, where a strong one holds the weights.
-            if (len(rows) > 2 * START_ROWS or not self.complete) and not problem.scarce:
-                start = whole._rough(rows, whole._reference, START_ROWS)
-            self._solution = problem.solved_with_ridge(start)
-        found: tuple[Problem, Point] = self._solution
-        return found
+    @cached_property
+    def solution(self) -> tuple[Problem, Point]:
+        """The problem and its minimum."""
+        whole = self
+        if not self.complete and self._filled:
+            whole = self.copy()
+            whole._flush()
+        start, rows = None, whole._rows()
+        problem = Problem.of(self.settings, rows, whole._sums.rows or len(rows), whole._total)
+        # The search for a ridge starts at 0, where a strong one holds the weights.
+        if (len(rows) > 2 * START_ROWS or not self.complete) and not problem.scarce:
+            start = whole._rough(rows, whole._reference, START_ROWS)
+        return problem.solved_with_ridge(start)
 
     @property
     def ridge(self) -> float:
         """τ of ½τ‖w‖² beside the losses of the kept rows, for standardised columns; usually 0."""
-        problem, _ = self._solved()
+        problem, _ = self.solution
         return problem.ridge * float(problem.rows.sample.weights.sum())
 
     def gap(self) -> Gap:
@@ -264,16 +262,13 @@ class GlmFit(Fit):
         It is 0 as long as all rows are kept. Otherwise it follows from the part of the kept rows'
         slopes that the sums do not explain or, if classes were separated, from held-out losses.
         """
-        return NOTHING if self.complete else gap_of(*self._solved())
+        return NOTHING if self.complete else gap_of(*self.solution)
 
-    @property
+    @cached_property
     def inference(self) -> GlmInference:
         """Intervals and the correlation profile of the fit."""
-        if self._inference is None:
-            rows, sums = self._sums.rows + self._blocks.filled, self._sums.batches
-            self._inference = GlmInference(*self._solved(), rows, None if self.complete else sums)
-        found: GlmInference = self._inference
-        return found
+        rows, batches = self._sums.rows + self._filled, self._sums.batches
+        return GlmInference(*self.solution, rows, None if self.complete else batches)
 
     def merge(self, other: Self) -> None:
         """Add all rows of another fit, as if they followed; ``other`` is unchanged.
@@ -292,11 +287,11 @@ class GlmFit(Fit):
         samples, theirs = self.samples + other.samples, other.copy()
         if self.complete and not other.complete:
             own = self.copy()
-            vars(self).update({name: getattr(theirs, name) for name in self.names()})
+            for name in self.saved:
+                setattr(self, name, getattr(theirs, name))
             theirs = own
         if theirs.complete:
-            if (waiting := theirs._blocks.pending) is not None:
-                self._blocks.cut(*waiting, self._length, self._take)
+            self._cut(*theirs._waiting)
         else:
             self._flush()
             theirs._flush()
@@ -304,34 +299,33 @@ class GlmFit(Fit):
             self._sample.merge(theirs._sample)
             self._streams = self._streams + theirs._streams
             self._update_reference()
-        self.samples, self._solution, self._inference = samples, None, None
+        self.samples = samples
+        self._forget()
 
     def mapped(self, change: ColumnMap) -> Self:
         """Return a fit to the same rows with mapped columns; both may be continued.
 
         Bytes of memory hold fewer rows if there are more columns.
         """
-        twin = self.copy()
-        twin._solution = twin._inference = None
+        twin = self._mapped(change)
         twin.settings = replace(self.settings, columns=change.after)
         twin.size = min(self.size, rows_of(self.memory, change.after, self._shape[0]))
-        twin._blocks, twin._sums = self._blocks.mapped(change), self._sums.mapped(change)
-        twin._sample = twin._sample.shrunk(twin.size)
+        twin._sums, twin._sample = self._sums.mapped(change), self._sample.copy().shrunk(twin.size)
         if not self.complete:
             twin._sample.columns[0] = change.rows(twin._sample.column(0))
-        slopes, level = np.split(self._reference, [self.settings.columns], axis=1)
+        slopes, level = np.split(self._reference, [self.columns], axis=1)
         twin._reference = np.hstack([change.rows(slopes), level])
         if not (change.places or self.complete):  # no weights of the new columns need predict alike
             twin._reference = twin._rough(twin._rows(REFERENCE_ROWS), None)
-        if (waiting := twin._blocks.pending) is not None and twin._blocks.filled >= twin._length():
-            twin._blocks = Blocks(change.after)
-            twin._blocks.cut(*waiting, twin._length, twin._take)
+        if twin._filled >= twin._length():
+            waiting, twin._blocks = twin._waiting, Chunk.nothing(change.after)
+            twin._cut(*waiting)
         return twin
 
     def _flush(self) -> None:
         """Fold the pending rows."""
-        if (waiting := self._blocks.pending) is not None:
-            self._blocks = Blocks(self.settings.columns)
+        if self._filled:
+            waiting, self._blocks = self._waiting, Chunk.nothing(self.columns)
             self._take(*waiting)
 
     def restored(self, plain: Any, what: str) -> Self:
@@ -351,7 +345,7 @@ class GlmFit(Fit):
         found = tuple(np.shape(column) for column in self._sample.columns)
         if self._sums.rows != self._sample.seen or found != shapes[: 4 * (kept > 0)]:
             raise ValueError(f"state of the {what} does not fit: its sample is of other rows")
-        for targets in (*self._sample.columns[1:2], self._blocks.stored[1][:, 0]):
+        for targets in (*self._sample.columns[1:2], self._blocks.targets[:, 0]):
             self.settings.loss.check_targets(targets)
 
 

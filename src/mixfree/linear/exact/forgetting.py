@@ -54,18 +54,8 @@ class Forgetting(Fit):
     """
 
     grows: ClassVar[tuple[str, ...]] = ("_changes",)
-    saved = (
-        "samples",
-        "_blocks",
-        "_learnt",
-        "_origin",
-        "_products",
-        "_prior",
-        "_rest",
-        "_solved",
-        "_errors",
-        "_changes",
-    )
+    _arrays = "_origin", "_products", "_prior", "_rest", "_solved", "_errors", "_changes"
+    saved = ("samples", "_blocks", "_learnt", *_arrays)
 
     def __init__(
         self,

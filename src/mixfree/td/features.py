@@ -256,11 +256,9 @@ class Bounds(ABC):
         except (TypeError, ValueError):
             points = np.empty(0)
         if points.ndim != 2 or points.shape[1] != self.dimension:
-            try:
-                first = observations[0]
-            except (TypeError, LookupError):
-                first = observations
-            raise ValueError(f"an observation must be {self.dimension} numbers, not {first!r}")
+            raise ValueError(
+                f"each observation must be {self.dimension} numbers, not {shown(observations)}"
+            )
         if not np.isfinite(points).all():
             wrong = points[~np.isfinite(points).all(axis=1)][0]
             raise ValueError(f"an observation must be finite, not {wrong}")

@@ -79,13 +79,7 @@ class ReadRecord:
                 self.files.append(file.copy())
 
     def rest(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
-        """Yield the batches after the rows already read, which must come first, unchanged.
-
-        Raises
-        ------
-        ValueError
-            If the data does not begin with the rows already read.
-        """
+        """Yield the batches after the rows already read; ValueError unless these come first."""
         again, left = ReadRecord(), self.rows
         for piece in pieces:
             if left:
@@ -103,16 +97,14 @@ class ReadRecord:
     def _check_begins_with(self, again: "ReadRecord", finished: bool) -> None:
         """Raise ValueError if files differ; the last one has only begun unless ``finished``."""
         for before, now in zip(self.files, again.files, strict=False):
-            wrong = ""
+            begun, wrong = now is again.files[-1] and not finished, ""
             if now.name != before.name:
                 wrong = f"is not {before.name}, with which the model was begun"
-            elif now is again.files[-1] and not finished:
-                return
-            elif now.rows != before.rows:
+            elif not begun and now.rows != before.rows:
                 wrong = f"has {now.rows:,} rows, but the model has learnt from {before.rows:,}"
-            elif now.checksum != before.checksum:
+            elif not begun and now.checksum != before.checksum:
                 wrong = "has changed since the model learnt from it"
-            elif now.last != before.last:
+            elif not begun and now.last != before.last:
                 wrong = "has changed in the last line that the model has learnt from"
             if wrong:
                 raise ValueError(f"{now.name} {wrong}: {_REMEDY}")

@@ -54,14 +54,7 @@ def decoded(values: Any) -> Any:
 
 
 def flat(table: Any) -> Any:
-    """Flatten the structs of a table.
-
-    Examples
-    --------
-    >>> import pyarrow
-    >>> flat(pyarrow.table({"wind": [{"speed": 2.5}]})).column_names
-    ['wind.speed']
-    """
+    """Flatten the structs of a table; the fields of ``wind`` become ``wind.speed`` and others."""
     while any(map(require("pyarrow").types.is_struct, table.schema.types)):
         table = table.flatten()
     return table

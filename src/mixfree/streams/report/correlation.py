@@ -99,7 +99,6 @@ class Correlation:
             "scale": self.scale,
             "resolved": not self.rising,
             "effective_sample_size": self.effective_sample_size,
-            "variance_inflation": self.inflation,
             "along_path": self.along_path,
             "profile": [dict(zip(names, each, strict=True)) for each in profile],
         }

@@ -116,7 +116,8 @@ class Facts:
 
     def plain(self, whole: bool = False) -> dict[str, Any]:
         """Return the content of the report, and with ``whole`` also settings, files and weights."""
-        fit, encoder = self.fit, self.fit.encoder
+        fit, encoder, learner = self.fit, self.fit.encoder, self.fit.model.learner
+        gap = learner.gap if knows_intervals(learner) else None
         found = {
             "mixfree": mixfree.__version__,
             "target": encoder.target,
@@ -140,7 +141,7 @@ class Facts:
                 "left_out": [{"name": n, "reason": why} for n, why in self.unused_columns.items()],
             },
             "metrics": self.metrics,
-            "exact": self._exactness(),
+            "optimality_gap": gap and {"estimate": gap.estimate, "below": gap.upper},
             "correlation": self.correlation and self.correlation.plain(),
             "drift": self.drift,
             "notes": self.notes,
@@ -153,19 +154,6 @@ class Facts:
             "plan": ", ".join(f"{name}={value!r}" for name, value in fit.plan.given().items()),
             "files": [{"name": file.name, "rows": file.rows} for file in fit.read_record.files],
             "weights": [dict(zip(names, each, strict=True)) for each in self.weights],
-        }
-
-    def _exactness(self) -> dict[str, Any] | None:
-        """Return optimality gap and half-life of an exact fit, None for an iterative method."""
-        learner = self.fit.model.learner
-        if not isinstance(learner, ExactLearner):
-            return None
-        gap = learner.gap if knows_intervals(learner) else None
-        return {
-            "optimality_gap": None if gap is None else gap.estimate,
-            "optimality_gap_below": None if gap is None else gap.upper,
-            "half_life": learner.half_life,
-            "to_rounding": self.only_rounding,
         }
 
     def _leaks(self) -> Iterator[str]:

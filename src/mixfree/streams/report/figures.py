@@ -97,13 +97,14 @@ def effects(facts: Facts, most: int = EFFECTS) -> list[Line]:
 
     They are in the units of the prediction, in decreasing order.
     """
-    size, (outputs, columns) = facts.effects, facts.fit.model.learner.weights.shape
-    found = []
-    for place in np.argsort(-np.abs(size), axis=None, kind="stable")[:most].tolist():
-        output, feature = divmod(place, size.shape[1])
-        each = facts.weights[output * columns + feature]
+    (outputs, columns), found = facts.fit.model.learner.weights.shape, []
+    for place in np.argsort(-np.abs(facts.effects), axis=None, kind="stable")[:most].tolist():
+        output, feature = divmod(place, facts.effects.shape[1])
+        each, spread = (
+            facts.weights[output * columns + feature],
+            facts.fit.model.rows[:, feature].std(),
+        )
         name = each.feature if outputs == 1 else f"{each.feature} → {each.label}"
-        spread = facts.fit.model.rows[:, feature].std()
         weight, low, high = (spread * end for end in (each.weight, each.low, each.high))
         found.append(each._replace(feature=name, weight=weight, low=low, high=high))
     return found

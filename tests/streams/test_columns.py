@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mixfree.streams import FitPlan, Source, StreamFit, find_files, write_predictions
+from mixfree.streams import FitPlan, Source, StreamFit, find_files
 from mixfree.streams.columns.category import Category
 from mixfree.streams.columns.column import Number
 from mixfree.streams.columns.encoder import Encoder
@@ -205,16 +205,6 @@ def test_what_becomes_of_dates(tmp_path, capsys, time, features):
         assert said + "50 days, too short for season" in out
 
 
-def test_a_date_that_is_none_is_a_missing_value(tmp_path, capsys):
-    texts = [f"{1 + row % 28}.{1 + row // 28}.2019" for row in range(300)]
-    texts[200] = "31.2.2019"
-    (tmp_path / "d.csv").write_text(csv_text("when,x,y", texts, X[:300], Y[:300]))
-    assert fit(tmp_path / "d.csv", "--missing", "error") == 2
-    assert "row 201, column 'when' is '31.2.2019', not a date (%d.%m.%Y); --missing skip" in (
-        capsys.readouterr().err
-    )
-
-
 def test_row_numbers_are_left_out_and_named(tmp_path, capsys):
     """Catches a rule by the name alone, or one that allows no missing number."""
     instant = np.random.default_rng(0).permutation(np.arange(ROWS) + np.repeat([0, 7], ROWS // 2))
@@ -302,16 +292,6 @@ def test_a_target_of_few_values_has_classes(tmp_path, ending, values, loss, clas
     assert (found.loss, found.encoder.classes) == (loss, classes)
     said = [note for note in found.notes if "`loss='squared'` predicts a number" in note]
     assert len(said) == (classes is not None and not isinstance(values[0], bool | str))
-
-
-def test_classes_of_numbers_reach_the_report_and_the_predictions(tmp_path, capsys):
-    write(pa.table({"x": X, "y": 1.0 * (X + 0.5 * Z > 0)}), tmp_path / "d.parquet")
-    assert fit(tmp_path / "d.parquet") == 0
-    said = "note       'y' has 2 classes, 0 and 1; --loss squared predicts a number"
-    assert said in capsys.readouterr().out
-    out = tmp_path / "p.parquet"
-    assert run("predict", tmp_path / "m", tmp_path / "d.parquet", "-o", out) == 0
-    assert set(pa.parquet.read_table(out)["prediction"].to_pylist()) == {"0", "1"}
 
 
 @pytest.mark.parametrize(
@@ -402,37 +382,6 @@ def test_a_small_file_does_not_need_a_large_memory(tmp_path, capsys):
     assert fit(tmp_path / "d.parquet", "--leave-out", "t") == 0
 
 
-def test_predictions_of_many_columns_take_no_list_of_names_per_name(tmp_path, monkeypatch):
-    """Catches 20,000 names looked up in a new list each, which took 81 seconds."""
-    data = pa.table({**{f"c{k}": X[:40] + k % 7 for k in range(50)}, "y": Y[:40]})
-    write(data, tmp_path / "d.parquet")
-    assert fit(tmp_path / "d.parquet") == 0
-    source = Source(find_files([str(tmp_path / "d.parquet")]))
-
-    class Counted:
-        lists = 0
-
-        @property
-        def names(self):
-            self.lists += 1
-            return data.schema.names
-
-    source.schema = Counted()
-    write_predictions(StreamFit.load(tmp_path / "m"), source, tmp_path / "p.csv")
-    assert source.schema.lists < 5
-
-
-def test_a_column_may_have_any_name(tmp_path):
-    """Catches a column name beginning with a dollar that cannot be saved."""
-    kind = (["a", "b", None] * ROWS)[:ROWS]
-    for name in ("$kind", "$array", "$$x"):
-        write(pa.table({name: kind, "x": X, "y": Y}), tmp_path / "d.parquet")
-        assert fit(tmp_path / "d.parquet", "--missing", "skip") == 0
-        assert StreamFit.load(tmp_path / "m").encoder.left_out == {f"{name!r} is missing": 400}
-        assert fit(tmp_path / "d.parquet", "--set", f"categories={name}") == 0
-        assert StreamFit.load(tmp_path / "m").plan.categories == (name,)
-
-
 def test_texts_that_all_differ_are_names_also_in_a_short_file(tmp_path, capsys):
     """Catches a short file that is learnt by heart, one weight per row."""
     x, _, y = numbers(40)
@@ -501,29 +450,6 @@ def test_classes_given_as_numbers(tmp_path, capsys):
     assert look(tmp_path / "d.csv", classes=("10", "2.0", "1")).encoder.classes == ["1", "2", "10"]
     assert fit(tmp_path / "d.csv", "--set", "classes=1,1.0") == 2
     assert "--set classes must be different numbers, not '1', '1.0'" in capsys.readouterr().err
-
-
-def test_dates_beyond_the_range_of_python_are_read_again(tmp_path, capsys):
-    """Catches dates that the record of the rows read cannot compare, and a changed date."""
-    count = np.arange(60)
-    days = 4_000_000 + count  # the year 12921
-    columns = {"when": pa.array(days, pa.int32()).cast(pa.date32()), "x": count % 5, "y": count % 7}
-    data, path = pa.table(columns), tmp_path / "d.parquet"
-    options = "--resume", "--loss", "squared", "--time", "linear"
-    for rows in (40, 60):
-        write(data[:rows], path)
-        assert fit(path, *options) == 0
-    whole = StreamFit.load(tmp_path / "m")
-    assert whole.read == 60
-    assert fit(path, "--loss", "squared", "--time", "linear", model="once") == 0
-    once = StreamFit.load(tmp_path / "once")
-    np.testing.assert_allclose(whole.model.learner.weights, once.model.learner.weights, rtol=1e-9)
-    days[0] += 1
-    changed = data.set_column(0, "when", pa.array(days, pa.int32()).cast(pa.date32()))
-    write(changed, path)
-    capsys.readouterr()
-    assert fit(path, *options) == 2
-    assert "d.parquet" in capsys.readouterr().err
 
 
 def test_all_rows_are_left_out(tmp_path, capsys):

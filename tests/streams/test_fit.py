@@ -161,13 +161,6 @@ def test_missing_values_are_counted(tmp_path, capsys, policy, used):
     assert "row 6, column 'load' is missing; --missing skip" in capsys.readouterr().err
 
 
-def test_columns_that_are_no_features_are_named(tmp_path, capsys):
-    bytes_ = pa.array([b"x"] * len(table()))
-    path = write(table().append_column("raw", bytes_), tmp_path / "d.parquet")
-    assert fit(path, "--model", tmp_path / "m") == 0
-    assert "columns    left out: 'raw' (of the type binary)" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -289,42 +282,6 @@ def test_forgetting_is_reported(tmp_path, capsys):
     assert "test-then-train" in out
     assert fit(path, "--model", tmp_path / "m", "--half-life", "300") == 0
     assert "a row counts half after 300 rows" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
-def test_the_course_of_a_stream_does_not_depend_on_its_batches(tmp_path, monkeypatch, options):
-    """Catches weights updated at every batch, and sums of sums of batches."""
-    text, binary = (write(table(), tmp_path / f"d.{ending}") for ending in ("csv", "parquet"))
-    for name, path, rows, block in (
-        ("a", text, 0, 1 << 20),
-        ("b", text, 0, 30_000),
-        ("c", binary, 333, 0),
-    ):
-        monkeypatch.setattr(formats, "ROWS", rows)
-        monkeypatch.setattr(formats, "BLOCK", block)
-        assert fit(path, "--model", tmp_path / name, *options) == 0
-    fits = [StreamFit.load(tmp_path / name) for name in "abc"]
-    assert fits[0].timeline.tested >= len(table()) - 1000
-    assert same_timeline(fits[0], fits[1])
-    assert same_timeline(fits[0], fits[2])
-
-
-def test_the_loss_ahead_is_that_of_a_fit_to_rows_before(tmp_path):
-    """Catches weights that have seen the rows, whose loss would be 0 here."""
-    x = np.arange(3000.0)
-    data = pa.table({"x": x, "y": np.where(x < 2000, x, 100.0 + 2.0 * x)})
-    path = write(data, tmp_path / "d.parquet")
-    assert fit(path, "--model", tmp_path / "m", target="y") == 0
-    found = StreamFit.load(tmp_path / "m")
-    expected = 0.5 * np.mean(np.concatenate([np.zeros(1000), (100.0 + x[2000:]) ** 2]))
-    assert found.running_loss == pytest.approx(expected)
-    bins = found.timeline.bins
-    np.testing.assert_array_equal(bins.tested, [0, 1000, 1000])
-    np.testing.assert_allclose(
-        bins.target, [data["y"].to_numpy()[i : i + 1000].mean() for i in (0, 1000, 2000)]
-    )
-    np.testing.assert_allclose(bins.predicted[1:], [1499.5, 2499.5])
-    np.testing.assert_array_equal(bins.greatest, [999.0, 1999.0, 100.0 + 2.0 * 2999.0])
 
 
 def test_the_command_does_not_wait_for_what_it_does_not_need(tmp_path):

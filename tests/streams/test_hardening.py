@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from mixfree.base.files import only_writer, replacing
+from mixfree.base.files import only_writer
 from mixfree.linear import Squared
 from mixfree.linear.learner_for import learner_for
 from mixfree.streams import FitPlan, Source, StreamFit, find_files
-from mixfree.streams.columns import dates
 from mixfree.streams.fit import model_file
 from tests.streams.data import run, table, write
 
@@ -178,13 +177,6 @@ def test_a_refit_keeps_permissions_and_links(folder):
     assert stat.S_IMODE(os.stat("m").st_mode) == mode
 
 
-def test_the_umask_is_not_touched(tmp_path, monkeypatch):
-    """Reading the umask sets it to 0 for a moment, for all threads."""
-    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the umask was touched"))
-    with replacing(tmp_path / "f") as file:
-        file.write(b"1")
-
-
 def test_the_second_writer_of_a_model_is_refused_and_a_crash_leaves_no_lock(folder, capsys):
     """Catches two writers that replace each other's checkpoints."""
     code = (
@@ -302,13 +294,6 @@ def test_a_row_of_many_keys_costs_no_table_of_them(folder):
         pa.set_memory_pool(usual)
     assert len(source.schema) == 2002
     assert counted.max_memory() < 50_000_000
-
-
-def test_texts_that_look_like_no_date_are_not_parsed(folder, monkeypatch):
-    """Catches seconds per thousand columns, in which no date was found."""
-    monkeypatch.setattr(dates, "_written", lambda *_: pytest.fail("parsed"))
-    Path("t.csv").write_text("a,b,y\n" + "x1,red,1\nx2,blue,2\n" * 9)
-    assert fit("t.csv", "--model", "m") == 0
 
 
 def test_compressed_streams_and_files_of_arrow(folder, capsys):

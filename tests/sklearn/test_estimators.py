@@ -8,8 +8,7 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
 
-import mixfree as mf
-from mixfree.linear.losses import Huber, Softmax
+from mixfree.linear.losses import Softmax
 from mixfree.sklearn import StreamClassifier, StreamRegressor
 from mixfree.streams.report.correlation import Correlation
 
@@ -105,18 +104,6 @@ def test_sparse_rows_are_the_same_model(method):
     mixed = StreamRegressor(**settings).partial_fit(csr_array(X[:400]), y[:400])
     mixed.partial_fit(X[400:500], y[400:500]).partial_fit(csr_array(X[500:]), y[500:])
     np.testing.assert_allclose(mixed.coef_, dense.coef_, rtol=1e-10)
-
-
-def test_the_optimiser_is_the_table_s_own():
-    X, y = stream(rows=200)  # later rows are so long that steps multiply rounding errors
-    model = StreamRegressor(
-        Huber(0.5), method=mf.AdaGrad, radius=2.0, fit_intercept=False, scale=None
-    )
-    model.fit(X, y)
-    opt = mf.AdaGrad(np.zeros(COLUMNS), domain=mf.Ball(2.0))
-    for row, target in zip(X, y, strict=True):
-        opt.tell(Huber(0.5).derivative(row @ opt.x, target) * row)
-    np.testing.assert_allclose(model.coef_, opt.average, rtol=1e-12)
 
 
 @pytest.mark.parametrize("place", ["X", "y", "sample_weight"])

@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from mixfree.base.extras import require
@@ -32,7 +33,8 @@ class Dialect(NamedTuple):
         """Detect the dialect of a file from its first bytes.
 
         The delimiter is the most frequent one in the first line, outside of quotation marks. A
-        column without a name is named after its position. Without a header, columns are c1, c2, ….
+        column without a name is named after its position, also row names, which R writes before
+        the first column of the header. Without a header, columns are c1, c2, ….
 
         Examples
         --------
@@ -54,10 +56,13 @@ class Dialect(NamedTuple):
         block = min(max(BLOCK, MIN_ROWS * longest), LARGEST_BLOCK)
         if not header:
             return cls(tuple(f"c{at + 1}" for at in range(len(names))), delimiter, 0, block)
+        lines = reader.line_num
+        with suppress(csv.Error):  # a field that is too long for Python's reader
+            names = ["", *names] if len(next(filter(None, reader), [])) > len(names) else names
         for name in names:
             name.encode("utf-8", "surrogateescape").decode()  # raises unless it is UTF-8
         named = tuple(name.strip() or f"column {at}" for at, name in enumerate(names, start=1))
-        return cls(named, delimiter, reader.line_num, block)
+        return cls(named, delimiter, lines, block)
 
     def batches(self, source: Any, types: Mapping[str, Any]) -> Iterator[Any]:
         """Read columns of these types."""

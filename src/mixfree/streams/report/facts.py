@@ -24,6 +24,7 @@ PER_FEATURE = 20  # rows per feature needed for useful predictions
 TREND = 0.5  # share of the target that a trend must explain to be mentioned
 MIN_ROWS = 32  # least rows to look for a trend, or for a column that gives the target away
 LEAKED = 0.999  # share of the target that a column alone explains only if it gives it away
+EXPLAINS = 1e-6  # least effect, as a share of the target's, of a column that it is computed from
 MIN_OF_CLASS = 5  # rows of a class that no column has together by chance
 MIN_COUNTS = 200  # least sampled targets for a remark on counts
 GROWS = 1.5  # ratio of means, and of variances, between rows of large and small predictions
@@ -157,8 +158,16 @@ class Facts:
         }
 
     def _leaks(self) -> Iterator[str]:
-        """Yield warnings on columns that alone explain almost all of the target."""
+        """Yield warnings on columns that explain the target, or one that almost does so alone."""
         fit, (_, _, rows, targets) = self.fit, self.fit.model
+        if self.only_rounding:
+            largest = np.abs(self.effects[0]) > EXPLAINS * targets.std()
+            names = [column.name for column, places in self.used_columns if largest[places].any()]
+            yield (
+                f"{fit.encoder.target!r} is computed from {' and '.join(map(repr, names))}, up to "
+                f"rounding; if not known before the target, give `exclude={names!r}`"
+            )
+            return
         classes, counts = np.unique(targets, return_counts=True)
         of, regression = targets[:, None], fit.encoder.classes is None
         if len(rows) < MIN_ROWS or not (regression or counts.min() >= MIN_OF_CLASS):
@@ -188,8 +197,8 @@ class Facts:
         grows = targets[high].mean() > GROWS * targets[low].mean() > 0.0
         if grows and errors[high].var() > GROWS * errors[low].var():
             yield (
-                f"{fit.encoder.target!r} counts, with a variance that grows with the mean: "
-                "`loss='poisson'` is made for that"
+                f"if {fit.encoder.target!r} counts something, `loss='poisson'` is made for it: its "
+                "variance grows with the mean"
             )
 
     def _trends(self) -> Iterator[str]:

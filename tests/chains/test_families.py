@@ -2,7 +2,7 @@ import networkx
 import numpy as np
 import pytest
 
-from mixfree.chains import birth_death, cycle, random_chain, random_walk, two_state, winning_streak
+from mixfree.chains import birth_death, cycle, random_walk, two_state, winning_streak
 
 
 def test_walks_follow_degrees_or_are_uniform():
@@ -24,11 +24,6 @@ def test_states_are_the_nodes_and_weights_count():
     assert np.allclose(walk.P[0], [0.5, 0.375, 0.125])
     with pytest.raises(ValueError, match=r"\{b\}, \{a, c\}"):
         random_walk(graph).mixing_time()
-
-
-def test_random_chains_come_from_their_seed():
-    assert np.array_equal(random_chain(5, seed=1).P, random_chain(5, seed=1).P)
-    assert not np.array_equal(random_chain(5, seed=1).P, random_chain(5, seed=2).P)
 
 
 @pytest.mark.parametrize(

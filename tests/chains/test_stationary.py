@@ -5,7 +5,7 @@ import pytest
 from quantecon.markov import gth_solve
 from scipy import sparse
 
-from mixfree.chains import MarkovChain, birth_death, random_chain, stationary
+from mixfree.chains import MarkovChain, birth_death, stationary
 
 
 def nearly_apart(epsilon: float) -> np.ndarray:
@@ -52,15 +52,6 @@ def test_a_distribution_too_small_for_double_precision_says_so():
         chain.reversal()
     with pytest.raises(ValueError, match="mixing_bounds divides by the stationary distribution"):
         chain.mixing_bounds()
-
-
-def test_detailed_balance_finds_that_of_reversible_chains_only():
-    reversible = random_chain(12, seed=4, reversible=True)
-    mu = stationary.by_detailed_balance(sparse.csr_array(reversible.P))
-    assert np.allclose(mu, reversible.stationary, rtol=1e-12, atol=0)
-    assert stationary.by_detailed_balance(sparse.csr_array(random_chain(12, seed=4).P)) is None
-    one_way = sparse.csr_array([[0.5, 0.5, 0], [0, 0.5, 0.5], [0.5, 0, 0.5]])
-    assert stationary.by_detailed_balance(one_way) is None
 
 
 def test_large_sparse_chains():

@@ -169,8 +169,3 @@ def test_report_recovers_exponents_and_judges_them(statement, y):
         assert first["to 100,000"] == "-0.30 (-0.30 to -0.30)"
         assert first["to 10,000"].replace("-", "+") == "+0.00 (+0.00 to +0.00)"
     assert set(found.figures) == {"nonconvex", "nonconvex-mixing-time"}
-
-
-def test_a_decade_is_needed_for_an_exponent():
-    with pytest.raises(ValueError, match="samples must be a whole number of at least 1000"):
-        nonconvex.cells(Settings(500, 1, p=(0.5,)))

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import mixfree as mf
-from mixfree.steps import AdaGradNorm, Ladder
 from mixfree.td import RewardProcess, TDLearner, rescaled, td_methods
 from tests.helpers import assert_same_bits
 
@@ -92,24 +91,6 @@ def test_projected_td_has_the_three_step_sizes():
         TDLearner(np.eye(3), GAMMA, 1.0, "projected-td", horizon=5, omega=0.1)
     with pytest.raises(ValueError, match="needs radius"):
         TDLearner(np.eye(3), GAMMA, None, "projected-td", horizon=5)
-
-
-@pytest.mark.parametrize(
-    ("options", "name", "step"),
-    [
-        ({"radius": RADIUS}, "mag", AdaGradNorm(2.0 * RADIUS / np.sqrt(2.0))),
-        ({"alpha": 0.5, "method": "adagrad"}, "adagrad", AdaGradNorm(0.5)),
-        ({"method": "ladder"}, "ladder", Ladder(first=1.0)),
-    ],
-)
-def test_a_learner_is_called_what_its_step_is(options, name, step):
-    """No learner called mag has another step than AdaGrad-Norm with α from the radius."""
-    found = TDLearner(np.eye(2), GAMMA, **options)
-    assert found.method == name
-    assert found.optimizer.step == step
-    assert isinstance(found.optimizer.gradient, mf.MLMC) == name.startswith("mag")
-    levels = ", levels 1 to 5" if name.startswith("mag") else ""
-    assert repr(found).startswith(f"TDLearner(<{name}{levels}:")
 
 
 BAD_TRANSITIONS = [

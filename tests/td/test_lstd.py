@@ -135,18 +135,6 @@ def test_sparse_rows_are_as_good_as_dense_ones(monkeypatch):
             found.errors(wrong)
 
 
-@pytest.mark.parametrize("kind", [SparseLSTD, LSTD])
-@pytest.mark.parametrize("cut", [64, 300])  # 64 transitions fill four batches: none is pending
-def test_a_trace_ends_between_calls_where_the_trajectory_goes_on_elsewhere(cut, kind):
-    parts = walk(600)
-    parts[2][cut - 1], parts[3][cut - 1] = parts[0][cut], False
-    going_on = learnt(kind, parts, (cut,), lam=0.9)
-    parts[2][cut - 1] = np.roll(parts[0][cut], 5)
-    broken = learnt(kind, parts, (cut,), lam=0.9)
-    np.testing.assert_array_equal(broken.theta, learnt(kind, parts, lam=0.9).theta)
-    assert np.abs(broken.theta - going_on.theta).max() > 1e-4
-
-
 @pytest.mark.parametrize("limit", ["MAX_ENTRIES", "MAX_PRODUCTS"])
 def test_sums_that_fill_are_refused_and_nothing_has_changed(monkeypatch, limit):
     parts = walk(1000)

@@ -74,23 +74,6 @@ def test_table1_is_fitted_from_100_mixing_times_on():
     assert exponent(30 * begin) == f"{expected:+.2f}" != "-0.60"
 
 
-@pytest.mark.parametrize(
-    ("p", "seeds", "samples"),
-    [((1e-2,), 3, 10**7), ((1e-2, 1e-3), 1, 10**7), ((1e-2, 1e-3), 3, 10**5)],
-)
-def test_table1_does_not_judge_what_it_has_not_measured(p, seeds, samples):
-    """One p has no exponent in τ, one seed no interval, and a short run none in T at every p."""
-    settings = Settings(samples, seeds, ("mag",), p)
-    found = table1.report(power_laws({"mag": (-0.8, 0.3)}, settings), settings)
-    in_samples, in_mixing, in_slow = found.claims
-    assert in_slow.holds is in_mixing.holds
-    assert in_samples.holds is (True if len(p) == 1 else None)
-    assert in_mixing.holds is (None if len(p) == 1 or seeds == 1 else True)
-    if len(p) == 1:
-        assert in_mixing.measured == "not measured"
-    assert "nan" not in found.markdown() and "inf" not in found.markdown()
-
-
 def final_rows(gaps, p=1e-4, factors=(0.9, 1.0, 1.1)):
     return [
         {"method": method, "seed": seed, "p": p, "samples": 100, "suboptimality": gap * factor}

@@ -1,6 +1,5 @@
 import math
 
-import numpy as np
 import pytest
 
 from mixfree.reproduce.theory import bounds
@@ -54,17 +53,6 @@ def test_rates_term_by_term():
     assert bounds.td_rate(1.0, 2.0, 0.8, 3, 1000) == pytest.approx(expected / 0.2)
     expected = (2 * 1.5 + 0.7) * math.sqrt(1000 * moment) / 1000 + 5.0 * error
     assert bounds.nonconvex_rate(5.0, 1.5, 0.7, 3, 1000) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("time", [5, 100])
-def test_a_horizon_of_one_sample_says_nothing(time):
-    """K = τ⌈2 log₂ 1⌉ = 0: no delay, so the trivial bounds hold, and what is made of them."""
-    assert bounds.decorrelation_time(time, 1) == 0
-    assert bounds.mean_error(1, 3.0, time, 1) == 6.0
-    assert bounds.mean_square_error(1, 3.0, time, 1) == 36.0
-    assert bounds.deviation(1, 3.0, 0.05, time, 0) == 6.0
-    assert bounds.second_moment(3.0, time, 1) == 2 * 3.0**2
-    assert bounds.convex_rate(3.0, 2.0, time, 1) == pytest.approx(2.0 * np.sqrt(2.0 * 18.0) + 12.0)
 
 
 RATES = {

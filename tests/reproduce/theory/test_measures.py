@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from mixfree.linear.losses import Squared, linear_gradient
 from mixfree.reproduce.engine.report import Settings
 from mixfree.reproduce.paper.problem import Regression
 from mixfree.reproduce.theory import measures
@@ -102,14 +101,6 @@ def test_an_equality_is_refuted_by_one_of_several_deviations():
 
 
 PROBLEM = Regression.draw(seed=2, per_state=6, dimension=3)
-
-
-def test_gradients_are_those_of_the_loss():
-    expected = [
-        linear_gradient(Squared(), np.zeros(3), *sample)
-        for sample in zip(PROBLEM.rows, PROBLEM.targets, strict=True)
-    ]
-    np.testing.assert_allclose(Windows(PROBLEM, 0.1).gradients, expected)
 
 
 @pytest.mark.parametrize("p", [0.5, 0.1, 0.01, 0.9])

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import mixfree
 from mixfree.base.terminal import Table
 from mixfree.reproduce.engine import run
 from mixfree.reproduce.engine.report import Report, Settings
@@ -100,7 +101,8 @@ def test_a_script_writes_its_tables_with_their_record(tmp_path):
     assert text.endswith("| 1 | 2 |\n\nSecond\n\n| c |\n|:--|\n| 3 |\n")
     found = json.loads((tmp_path / "new" / "folder" / "measured.json").read_bytes())
     assert (found["command"], found["seeds"]) == ("a script", [1000, 1000])
-    assert {"python", "mixfree", "numpy", "numba"} <= found["versions"].keys()
+    assert {"python", "numpy", "numba"} <= found["versions"].keys()
+    assert found["versions"]["mixfree"] == mixfree.__version__  # of the code, not as installed
 
 
 def test_the_commit_is_that_of_a_checkout_and_of_nothing_else(monkeypatch):

@@ -18,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import mixfree
 from mixfree.base.checks import check_one_of, check_whole
 from mixfree.base.extras import require
 from mixfree.base.figures import save
@@ -27,7 +28,7 @@ from mixfree.reproduce import Experiment
 from mixfree.reproduce.engine.report import Report, Settings
 from mixfree.reproduce.engine.rows import Row
 
-PACKAGES = ("mixfree", "numpy", "scipy", "numba", "joblib", "matplotlib", "pyarrow")
+PACKAGES = ("numpy", "scipy", "numba", "joblib", "matplotlib", "pyarrow")
 
 
 def run_experiment(
@@ -132,13 +133,13 @@ def _csv(rows: list[Row]) -> str:
 
 def record(command: str, seeds: Sequence[int] = ()) -> dict[str, Any]:
     """Return command, date, machine, seeds, versions of packages and the commit."""
-    versions = {package: version(package) for package in PACKAGES}
+    versions = {"python": platform.python_version(), "mixfree": mixfree.__version__}
     return {
         "command": command,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()}",
         "seeds": [seeds[0], seeds[-1]] if seeds else None,
-        "versions": {"python": platform.python_version(), **versions},
+        "versions": versions | {package: version(package) for package in PACKAGES},
         "commit": _commit(),
     }
 

@@ -99,7 +99,7 @@ def test_a_ladder_waits_for_its_first_gradient(backend):
 WRONG = {
     "never arrives": ("mixfree.steps.ladder_rule.ends_epoch", lambda step: False),
     "does not see correlation": ("mixfree.steps.ladder_rule.inflation", lambda *_: 1.0),
-    "begins elsewhere": ("mixfree.steps.ladder_rule.first_distance", lambda *_: 1e-3),
+    "begins elsewhere": ("mixfree.steps.ladder_rule.FIRST_OF_WEIGHTS", 1e-3),
 }
 
 
@@ -118,8 +118,8 @@ def test_the_long_stream_tells_a_wrong_ladder_from_the_reference(wrong, monkeypa
 
 
 def test_sketched_ladders_are_the_same(backend):
-    """Coordinates of their own in the sketch, of a vector in several parts."""
-    size = 3 + 2 * 1200
+    """Coordinates of their own in the sketch or the sample, of a vector in several parts."""
+    size = 3 + 2 * 9000
     opt, reference = (make("ladder", np.zeros(size)) for make in (backend, Reference))
     for target in stream(160, seed=6, size=size):
         opt.tell(opt.x - target)

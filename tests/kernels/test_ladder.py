@@ -8,7 +8,7 @@ import mixfree as mf
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Squared, linear_gradient
 from mixfree.linear.sparse import SparseLinear
-from mixfree.steps.ladder_rule import WIDTH
+from mixfree.steps.ladder_rule import SAMPLE
 from tests.helpers import assert_states_close
 
 DIMENSION, SAMPLES = 6, 700  # over several epochs
@@ -48,9 +48,9 @@ def test_every_mode_step_by_step(mode, domain):
 
 
 def test_more_coordinates_than_the_sketch_has_entries():
-    """Catches coordinates that differ between the two, over dense and over sparse rows."""
-    rng, size = np.random.default_rng(4), 2 * WIDTH + 77
-    rows = rng.standard_normal((100, size)) * (rng.random((100, size)) < 0.05)
+    """Catches other coordinates in the sketch or the sample, over dense and over sparse rows."""
+    rng, size = np.random.default_rng(4), SAMPLE + 77
+    rows = rng.standard_normal((150, size)) * (rng.random((150, size)) < 0.01)
     targets = rows @ rng.standard_normal(size)
     reference, compiled, lazy = (mf.Ladder(np.zeros(size), block=2) for _ in range(3))
     for row, target in zip(rows, targets, strict=True):

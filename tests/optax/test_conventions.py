@@ -181,24 +181,6 @@ def test_extra_arguments_reach_the_inner_transformation():
     assert float(state.inner) == 2.0 * int(state.steps) == 6.0
 
 
-def test_inner_state_moves_only_with_complete_levels():
-    _, state = loop(mlmc(), START, gradients())
-    assert int(state.inner[0].count) == int(state.steps) < int(state.samples)
-
-
-def test_average_is_a_pure_function_of_the_state():
-    opt, many = mag(), gradients()
-    step = jax.jit(lambda carry, g: advance(opt, carry, g))
-    params, state, points = START, opt.init(START), []
-    for i in range(40):
-        before = params, state
-        params, state = step(before, jax.tree.map(lambda x, i=i: x[i], many))
-        if int(state.steps) > int(before[1].steps):
-            points.append(before[0])
-    mean = jax.tree.map(lambda *xs: jnp.stack(xs).mean(0), *points)
-    assert_close(jax.jit(mo.averaged)(state, params), mean)
-
-
 @pytest.mark.parametrize(("output", "power"), [("average", 0), ("weighted", 1), ("recent", 3)])
 def test_weights_of_an_average(output, power):
     """Weights are 1, t and t(t + 1)(t + 2); a count from 0 would shift all of them."""
@@ -220,10 +202,6 @@ def test_averages_of_narrow_parameters_keep_their_digits():
     assert mo.averaged(state, params).dtype == jnp.bfloat16
     average = jax.tree.leaves(state.inner, is_leaf=lambda s: isinstance(s, mo.AverageState))
     assert average[0].average.dtype == jnp.float32
-
-
-def test_without_an_average_it_is_the_parameters():
-    assert mo.averaged(mlmc().init(START), START) is START
 
 
 def test_two_averages_are_refused():
@@ -310,12 +288,6 @@ def test_not_a_transformation():
         mo.mlmc(1e-3)
 
 
-def test_a_learning_rate_is_not_the_scale_of_a_ladder():
-    """``ladder(1e-3)`` in place of ``adam(1e-3)``, which would hardly move."""
-    with pytest.raises(TypeError, match="positional"):
-        mo.ladder(1e-3)
-
-
 def test_averages_of_some_parameters():
     """A state under ``masked`` or ``multi_transform``, whose averages JAX cannot match."""
     many = gradients()
@@ -331,17 +303,9 @@ def test_averages_of_some_parameters():
         mo.averaged(state, {"b": params["b"]})
 
 
-def test_the_average_last_is_the_parameters():
-    opt = optax.chain(optax.sgd(1.0), mo.averaging("last"))
-    params = jnp.zeros(2)
-    state = opt.init(params)
-    for _ in range(3):
-        updates, state = opt.update(-jnp.arange(1.0, 3.0), state, params)
-        params = optax.apply_updates(params, updates)
-    np.testing.assert_array_equal(mo.averaged(state, params), [3.0, 6.0])
-
-
-def test_a_ladder_without_parameters_says_so():
-    opt = ladder()
+def test_a_ladder_without_parameters_or_with_another_state_says_so():
+    opt, state = ladder(), ladder().init(jnp.zeros(2))
     with pytest.raises(ValueError, match=r"call update\(updates, state, params\)"):
-        opt.update(jnp.ones(2), opt.init(jnp.zeros(2)))
+        opt.update(jnp.ones(2), state)
+    with pytest.raises(ValueError, match="state is of other parameters, or of another version"):
+        opt.update(jnp.ones(2), state._replace(origin={"w": jnp.zeros((1, 2))}), jnp.zeros(2))

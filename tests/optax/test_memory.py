@@ -84,15 +84,15 @@ def test_wrong_arguments(options, message):
 
 @pytest.mark.parametrize("batch", [(jnp.zeros(3), jnp.zeros(4)), jnp.zeros(())])
 def test_arrays_without_common_rows(batch):
-    with pytest.raises(ValueError, match="the same number of rows"):
+    with pytest.raises(ValueError, match="the same number of rows throughout"):
         mo.memory(5).init(batch)
 
 
 @pytest.mark.parametrize(
     ("batch", "found"),
     [
-        (jnp.zeros((3, 4)), r"\('float32', \(4,\)\)"),
-        (jnp.zeros((3, 2), jnp.int32), r"\('int32', \(2,\)\)"),
+        (jnp.zeros((3, 4)), r"float32 of shape \(4,\)"),
+        (jnp.zeros((3, 2), jnp.int32), r"int32 of shape \(2,\)"),
         ({"x": jnp.zeros((3, 2))}, "'x'"),
     ],
 )

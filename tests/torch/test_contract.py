@@ -128,20 +128,6 @@ def test_group_added_in_the_middle_of_a_level_had_zero_gradients_before(name):
         torch.testing.assert_close(flat(late), flat(always), rtol=1e-5, atol=1e-6)
 
 
-def test_no_gradient_counts_as_zero():
-    p, q, r = (torch.nn.Parameter(torch.ones(2)) for _ in range(3))
-    some, zero = mt.MAG([p, q], 3), mt.MAG([r], 3)
-    for i in range(30):
-        p.grad = r.grad = torch.tensor([1.0, 0.1 * i])
-        q.grad = None
-        some.step()
-        zero.step()
-    assert torch.equal(p, r)
-    assert torch.equal(q, torch.ones(2))
-    with some.averaged():
-        assert torch.equal(q, torch.ones(2))
-
-
 @pytest.mark.parametrize("frozen", [[], [(2, 3)]], ids=["empty", "frozen"])
 @pytest.mark.parametrize("name", GROUPED)
 def test_a_group_without_gradients_changes_nothing(name, frozen):
@@ -241,10 +227,8 @@ def test_sums_keep_their_digits_under_bfloat16(make):
     assert pointers[0].isdisjoint(pointers[1])  # torch's own optimiser inside shares its state
 
 
-@pytest.mark.parametrize(
-    "dtypes", [(torch.float32, torch.float64), (torch.bfloat16, torch.float32)]
-)
-def test_mixed_dtypes_are_summed_each_in_its_own(dtypes):
+def test_mixed_dtypes_are_summed_each_in_its_own():
+    dtypes = torch.bfloat16, torch.float32
     mixed = [torch.nn.Parameter(torch.ones(3, dtype=d)) for d in dtypes]
     plain = [torch.nn.Parameter(torch.ones(3, dtype=torch.float64)) for _ in dtypes]
     opts = mt.MAG(mixed, 2), mt.MAG(plain, 2)
@@ -275,20 +259,6 @@ def test_scheduler_counts_real_steps(inside):
     assert scheduler.last_epoch == opt.steps < 60
 
 
-def test_scheduler_makes_steps_smaller():
-    runs = []
-    for lr in (1.0, 0.5):
-        p = torch.nn.Parameter(torch.zeros(2))
-        opt = mt.MAG([p], levels=1)
-        opt.param_groups[0]["lr"] = lr
-        p.grad = torch.ones(2)
-        opt.step()
-        opt.step()
-        runs.append(p.detach().clone())
-    torch.testing.assert_close(runs[1], 0.5 * runs[0])
-    assert runs[0].norm() > 0
-
-
 def test_compiled_loop_is_the_same_and_compiles_once(make):
     one, other = network(), network()
     opt, plain = make(one), make(other)
@@ -310,20 +280,6 @@ def test_compiled_loop_is_the_same_and_compiles_once(make):
     assert dict(torch._dynamo.utils.counters["stats"]) == frames
     train(other, plain, samples)
     torch.testing.assert_close(flat(one), flat(other))
-
-
-def test_clipping_a_sample_before_the_step():
-    model = network()
-    opt, norms = MAKERS["mag"](model), []
-    for sample in stream():
-        opt.zero_grad()
-        loss_of(model, sample).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
-        opt.step()
-        norms.append(opt.param_groups[0]["root"])
-    # |g^MLMC| is at most the sum of 2^J clipped norms, each with a weight of at most 1.
-    longest = 2**3
-    assert norms[-1] <= 0.1 * longest * opt.steps**0.5
 
 
 def test_clipping_the_mlmc_gradient_by_a_hook_of_the_optimiser_inside():

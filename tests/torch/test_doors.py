@@ -23,12 +23,6 @@ def test_a_learning_rate_of_adam_is_refused(make, lr):
         make(network().parameters(), lr=lr)
 
 
-def test_a_group_may_have_a_small_multiplier():
-    model = network()
-    groups = [{"params": model[0].parameters(), "lr": 0.01}, {"params": model[2].parameters()}]
-    assert [group["lr"] for group in mt.Ladder(groups).param_groups] == [0.01, 1.0]
-
-
 def test_one_cycle_of_the_learning_rate():
     """Refused by the scheduler, or at its last, tiny rate by a load."""
     model = network()

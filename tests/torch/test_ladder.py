@@ -24,17 +24,16 @@ def approach(opt, params, goal, steps):
         opt.step()
 
 
-@pytest.mark.parametrize(("output", "numbers"), [("recent", 5), ("weighted", 6)])
-def test_numbers_per_weight_beside_the_sketch(output, numbers):
+@pytest.mark.parametrize(("output", "numbers"), [("recent", 2), ("weighted", 3)])
+def test_numbers_per_weight_beside_the_samples(output, numbers):
     """Another copy of the parameters; a sketch that grows with the model or with the run."""
     params = parameters((300, 100), (100,), dtype=torch.float32)
     opt = mt.Ladder(params, output=output, block=4)
     approach(opt, params, 1.0, 64)
     state = [t for p in params for t in opt.state[p].values()]
-    sketch = [opt.state[params[0]][name] for name in ("carry", "halves", "totals")]
-    assert sum(t.numel() for t in sketch) == 29 * 971 + 29  # every 31st coordinate
-    entries = sum(t.numel() for t in state) - sum(t.numel() for t in sketch)
-    assert entries == numbers * 30_100
+    # Every 31st coordinate is in the sketch, and every second one in the sample.
+    shared = 29 * 971 + 29 + 3 * 15_050
+    assert sum(t.numel() for t in state) == numbers * 30_100 + shared
 
 
 def test_profile_and_numbers_of_the_reference():

@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 import mixfree.torch as mt
 from mixfree.dropins.reservoir import Balanced, Uniform, keys_of, plan
 from mixfree.torch import memory as torch_memory
-from tests.torch.helpers import network, train
 
 
 def numbers_mixed(memory, samples, batch):
@@ -135,22 +134,11 @@ def test_state_goes_through_a_file(balanced):
     assert torch.equal(kept_of(second), kept_of(whole)) and second.seen == 200
 
 
-def test_a_state_before_the_first_batch():
-    memory, other = mt.Memory(10), mt.Memory(10)
-    other.load_state_dict(memory.state_dict())
-    assert other.kept == other.seen == 0
-    assert torch.equal(other.mix(torch.arange(3)), memory.mix(torch.arange(3)))
-
-
 BROKEN = {
     "no settings": (lambda s: s.pop("settings"), "saved with format=None"),
-    "other capacity": (lambda s: s["settings"].update(capacity=9), "with capacity=9"),
-    "other draws": (lambda s: s["settings"].update(draws=2), "with draws=2, this memory has draws"),
-    "other seed": (lambda s: s["settings"].update(seed=1), "with seed=1"),
     "other rank": (lambda s: s["settings"].update(rank=1), "with rank=1, this memory has rank=0"),
     "balanced": (lambda s: s["settings"].update(balanced=True), "with balanced=True"),
     "no keeper": (lambda s: s.pop("keeper"), "no entry 'keeper'"),
-    "negative": (lambda s: s["keeper"].update(seen=-1), "seen is -1"),
     "a word": (lambda s: s["keeper"].update(seen="many"), "seen is 'many'"),
     "no rows": (lambda s: s.update(kept={}), r"samples of \[\], but 8 were kept"),
     "fewer rows": (lambda s: s["kept"].update(batch=torch.zeros(3)), "not a tensor of 8 rows"),
@@ -174,14 +162,11 @@ def test_a_refused_state_changes_nothing(case):
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        (torch.zeros(4, 3), "batch must have tensors .* as before"),
+        (torch.zeros(4, 3), "rows of a batch must be .* as before"),
         ((torch.zeros(4, 3), torch.zeros(5)), "the same number of rows"),
         ((torch.zeros(4, 3), torch.tensor(1.0)), "the same number of rows"),
-        (
-            (torch.zeros(4, 2), torch.zeros(4)),
-            r"rows of batch\[0\] must be .*, not .* shape \(2,\)",
-        ),
-        ((torch.zeros(4, 3), torch.zeros(4).double()), r"batch\[1\] must be .*, not torch.float64"),
+        ((torch.zeros(4, 2), torch.zeros(4)), r"must be .*, not .*batch\[0\].*shape \(2,\)"),
+        ((torch.zeros(4, 3), torch.zeros(4).double()), r"must be .*, not .*batch\[1\].*float64"),
         ((torch.zeros(4, 3), "label"), r"batch\[1\] must be a tensor.* not str"),
         ((torch.eye(4, 3).to_sparse(), torch.zeros(4)), r"batch\[0\] must be a dense tensor"),
     ],
@@ -361,18 +346,6 @@ def test_workers_have_a_memory_each():
         assert torch.equal(own[0::2], torch.arange(int(own[0]), 60, 2))  # fresh ones
         assert (own % 2 == own[0]).all()
     assert not torch.equal(even[1::2] + 1, odd[1::2])
-
-
-@pytest.mark.parametrize("make", [torch.optim.Adam, mt.MAG, mt.Ladder])
-def test_any_optimiser_takes_mixed_batches(make):
-    model, memory = network(), mt.Memory(16, draws=3)
-    opt = make(model.parameters())
-    x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
-    batches = memory.stream(list(zip(x.split(4), x[:, :2].split(4), strict=True)))
-    before = [p.clone() for p in model.parameters()]
-    train(model, opt, batches)
-    assert memory.seen == 40
-    assert all(not torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
 
 
 def test_kept_on_another_device_than_the_batch():

@@ -5,8 +5,9 @@ in compiled code. Random numbers depend only on the seed and the sample's number
 batches do not matter.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -36,6 +37,27 @@ def keys_of(seed: int, stream: int = 0) -> Keys:
         # Counters from 2^63 on, since smaller ones are sample numbers.
         seed = bits(key(seed, RESERVOIR), (1 << 63) + stream)
     return Keys(key(seed, RESERVOIR), key(seed, SAMPLE))
+
+
+def check_batch(fresh: Mapping[str, Any], kept: Mapping[str, Any]) -> int:
+    """Return the number of rows of a batch, which its arrays share and which are as before.
+
+    Examples
+    --------
+    >>> check_batch({"x": np.zeros((3, 2)), "y": np.zeros(3)}, {})
+    3
+    """
+    counts = {tuple(rows.shape[:1]) for rows in fresh.values()}
+    if len(counts) != 1 or counts == {()}:
+        shapes = [tuple(rows.shape) for rows in fresh.values()]
+        raise ValueError(f"a batch must have the same number of rows throughout, not {shapes}")
+    now, before = (
+        {name: f"{rows.dtype} of shape {tuple(rows.shape[1:])}" for name, rows in each.items()}
+        for each in (fresh, kept)
+    )
+    if kept and now != before:
+        raise ValueError(f"rows of a batch must be {before} as before, not {now}")
+    return int(counts.pop()[0])
 
 
 class Plan(NamedTuple):

@@ -16,7 +16,7 @@ from mixfree.kernels.parts import project
 from mixfree.kernels.run import STEPS, Run
 from mixfree.kernels.vectors import clear, copy
 from mixfree.steps.ladder import Ladder, LadderState
-from mixfree.steps.ladder_rule import FIRST_EPOCH, GROWTH, KEPT, LEVELS, MOVED, stride_of
+from mixfree.steps.ladder_rule import FIRST_EPOCH, GROWTH, KEPT, LEVELS, MOVED, SAMPLE, stride_of
 
 VECTORS = ("squares", "weighted_sum", "origin", "mean", "before")
 SQUARES, WEIGHTED_SUM, ORIGIN, MEAN, BEFORE, U = range(6)  # rows of the table; u is scratch
@@ -33,6 +33,7 @@ class LadderPlan(NamedTuple):
     block: int
     length: float  # factor of every step
     stride: int  # of the coordinates in the sketch
+    sample: int  # of those from which the distance is estimated
     farthest: float  # scale above which the run goes away without end
 
 
@@ -42,6 +43,7 @@ PLANS = {
         step.block,
         float(step.length),
         stride_of(x.size),
+        stride_of(x.size, SAMPLE),
         farthest_of(x.dtype),
     )
 }
@@ -181,22 +183,38 @@ def add_to_sketch(numbers, sketch, weight):
     numbers[TOTAL] += weight * weight * square
 
 
+@out_of_line
+def search_some(sample, table, x, row, weight, share):
+    """The sums of the search over a sample of the coordinates; the mean is of all."""
+    total, origin, mean, along, size = table[WEIGHTED_SUM], table[ORIGIN], table[MEAN], 0.0, 0.0
+    for k in range(0, x.size, sample):
+        along += row[k] * (origin[k] - x[k])
+        total[k] += weight * row[k]
+        size += abs(total[k])
+    for k in range(x.size):
+        mean[k] += share * (x[k] - mean[k])
+    return along, size
+
+
 @inline
 def search(plan, table, numbers, x, row, factor, step):
     """Twin of :meth:`mixfree.steps.Ladder._search`."""
     total, origin, mean, before = table[WEIGHTED_SUM], table[ORIGIN], table[MEAN], table[BEFORE]
     weight, share = numbers[LAM] * factor, 4.0 / (step + 3.0)
     along, size, moved = 0.0, 0.0, 0.0
-    for k in range(x.size):
-        ahead = origin[k] - x[k]
-        along += row[k] * ahead
-        total[k] += weight * row[k]
-        size += abs(total[k])
-        mean[k] += share * (x[k] - mean[k])
+    if plan.sample == 1:
+        for k in range(x.size):
+            ahead = origin[k] - x[k]
+            along += row[k] * ahead
+            total[k] += weight * row[k]
+            size += abs(total[k])
+            mean[k] += share * (x[k] - mean[k])
+    else:
+        along, size = search_some(plan.sample, table, x, row, weight, share)
     numbers[NUMERATOR] += weight * along
     numbers[SIZE] = size
     if ends_epoch(step):
-        for k in range(x.size):
+        for k in range(0, x.size, plan.sample):
             moved = max(moved, abs(mean[k] - before[k]))
         copy(mean[: x.size], before)
     if plan.searches and update_scale(numbers, moved):

@@ -30,8 +30,10 @@ FIELDS = {"squares": SQUARES, "weighted_sum": WEIGHTED_SUM, "origin": ORIGIN}
 
 
 @inline
-def add_entry(cells, place, weighted):
+def add_entry(cells, place, weighted, sample):
     """Add one entry of λ·gradient to its sum; what it adds to ‖Σ λ g‖₁ and to the numerator."""
+    if sample > 1 and place % sample != 0:
+        return 0.0, 0.0
     before = cells[place, WEIGHTED_SUM]
     cells[place, WEIGHTED_SUM] = before + weighted
     ahead = cells[place, ORIGIN] - cells[place, V]
@@ -59,12 +61,13 @@ def move_entry(run, place, weighted, size, weight, mass, whole, stride):
 
 
 @out_of_line
-def compare(run, whole):
+def compare(run, whole, sample):
     """The movement of the mean point over the epoch that ends; ‖Σ λ g‖₁ without rounding."""
     cells, earlier, moved, size = run.cells, run.earlier, 0.0, 0.0
     for k in range(cells.shape[0]):
         mean = cells[k, V] - cells[k, LAG] / whole
-        moved = max(moved, abs(mean - earlier[k]))
+        if k % sample == 0:
+            moved = max(moved, abs(mean - earlier[k]))
         size += abs(cells[k, WEIGHTED_SUM])
         earlier[k] = mean
     run.rates[SIZE] = size
@@ -88,19 +91,21 @@ def _(rule, plan, run, values, columns, factors, square, along, l2, width, inter
     run.counts[STEPS] += 1
     step = run.counts[STEPS]
     whole, longer, ahead = step * (step + 1.0) * (step + 2.0) * (step + 3.0) / 24.0, 0.0, 0.0
+    sample = unsigned(rule.sample)
     for o in range(factors.size):
         base, factor = o * (width + intercept), rates[LAM] * factors[o]
         for p in range(values.size):
-            more, along = add_entry(run.cells, unsigned(base + columns[p]), factor * values[p])
+            place = unsigned(base + columns[p])
+            more, along = add_entry(run.cells, place, factor * values[p], sample)
             longer += more
             ahead += along
         if intercept:
-            more, along = add_entry(run.cells, unsigned(base + width), factor)
+            more, along = add_entry(run.cells, unsigned(base + width), factor, sample)
             longer += more
             ahead += along
     rates[SIZE] += longer
     rates[NUMERATOR] += ahead
-    moved = compare(run, whole) if ends_epoch(step) else 0.0
+    moved = compare(run, whole, rule.sample) if ends_epoch(step) else 0.0
     if rule.searches and update_scale(rates, moved):
         restart(run)
     record(plan.output, run)

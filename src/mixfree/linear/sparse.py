@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.arithmetic import Array, sum_of_squares
-from mixfree.base.checks import MOST_COUNTED
+from mixfree.base.checks import MOST_COUNTED, shown
 from mixfree.base.state import RunState, State
-from mixfree.core.optimizer import Optimizer
+from mixfree.core.optimizer import FORMAT, Optimizer
 from mixfree.domains import AllSpace, Ball
 from mixfree.gradients import Plain, Window
 from mixfree.kernels import sparse_ladder as lazy
@@ -274,11 +274,14 @@ class SparseLinear:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state in its lazy form: another form would not have the same bits."""
-        return self._state.plain()
+        return {"format": FORMAT, **self._state.plain()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that :meth:`state_dict` returned."""
-        self._state = self._state.restored(state, "sparse run")
+        if state.get("format") != FORMAT:
+            raise ValueError(f"state has format {shown(state.get('format'))}, not {FORMAT}")
+        plain = {name: value for name, value in state.items() if name != "format"}
+        self._state = self._state.restored(plain, "sparse run")
 
 
 def _arrays(rows: Any, start: int, stop: int) -> tuple[Array, Array, Array]:

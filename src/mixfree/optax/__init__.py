@@ -6,9 +6,14 @@ require("optax")
 
 from mixfree.optax.average import AverageState, averaged, averaging  # noqa: E402
 from mixfree.optax.ladder import LadderState, ladder, scale_by_ladder  # noqa: E402
-from mixfree.optax.mag import AdaGradNormState, adagrad_norm, mag  # noqa: E402
 from mixfree.optax.memory import Memory, MemoryState, memory  # noqa: E402
-from mixfree.optax.mlmc import MLMCState, mlmc  # noqa: E402
+from mixfree.optax.mlmc import (  # noqa: E402
+    AdaGradNormState,
+    MLMCState,
+    adagrad_norm,
+    mag,
+    mlmc,
+)
 
 __all__ = [
     "AdaGradNormState",

@@ -9,7 +9,7 @@ from jax.tree_util import tree_leaves_with_path, tree_map_with_path
 
 from mixfree.base.checks import check_one_of
 from mixfree.dropins import OUTPUTS, newest_weight
-from mixfree.optax.trees import wide, widest
+from mixfree.optax.trees import widened, widest
 
 
 class AverageState(NamedTuple):
@@ -25,13 +25,12 @@ def averaging(output: str = "average") -> optax.GradientTransformation:
     Parameters
     ----------
     output
-        ``"average"``, ``"weighted"`` (weights proportional to t), ``"recent"`` (weights that grow
-        as t³) or ``"last"`` (no average).
+        ``"average"``, ``"weighted"`` (weights proportional to t), ``"recent"`` (that grow as t³) or
+        ``"last"`` (no average).
 
     Examples
     --------
-    >>> opt = optax.chain(optax.sgd(1.0), averaging())
-    >>> w = jnp.zeros(1)
+    >>> opt, w = optax.chain(optax.sgd(1.0), averaging()), jnp.zeros(1)
     >>> state = opt.init(w)
     >>> for _ in range(3):
     ...     updates, state = opt.update(-jnp.ones(1), state, w)
@@ -43,20 +42,25 @@ def averaging(output: str = "average") -> optax.GradientTransformation:
         return optax.identity()
 
     def init(params: Any) -> AverageState:
-        start = jax.tree.map(lambda p: jnp.array(p, wide(p.dtype)), params)
-        return AverageState(jnp.zeros((), jnp.uint32), start)
+        return AverageState(jnp.zeros((), jnp.uint32), widened(params))
 
     def update(updates: Any, state: AverageState, params: Any = None) -> Any:
         if params is None:
             raise ValueError("averaging needs the parameters: call update(updates, state, params)")
         t = (state.count + 1).astype(widest(params))
-        weight = newest_weight(output, t)
-        average = jax.tree.map(
-            lambda mean, p: mean + weight.astype(mean.dtype) * (p - mean), state.average, params
-        )
-        return updates, AverageState(state.count + 1, average)
+        return updates, towards(state, params, newest_weight(output, t))
 
     return optax.GradientTransformation(init, update)
+
+
+def towards(average: Any, points: Any, share: jax.Array) -> Any:
+    """Move an average, a tree or an ``AverageState``, towards points."""
+    if isinstance(average, AverageState):
+        count = average.count + (share > 0.0).astype(jnp.uint32)
+        return AverageState(count, towards(average.average, points, share))
+    return jax.tree.map(
+        lambda mean, p: mean + share.astype(mean.dtype) * (p - mean), average, points
+    )
 
 
 def averaged(state: Any, params: Any) -> Any:

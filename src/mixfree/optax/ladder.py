@@ -6,27 +6,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from mixfree.base.arithmetic import farthest_of
-from mixfree.base.checks import check_one_of, check_positive, check_whole
-from mixfree.dropins import OUTPUTS, newest_weight
-from mixfree.optax.average import AverageState
-from mixfree.optax.trees import (
-    acceptable,
-    apply_if,
-    cast_like,
-    largest,
-    norm,
-    real_arrays,
-    replicated,
-    separate,
-    total,
-    wide,
-    widest,
-)
+from mixfree import steps as reference
+from mixfree.base.checks import check_one_of, check_whole
+from mixfree.dropins import OUTPUTS, farthest, newest_weight
+from mixfree.optax import trees
+from mixfree.optax.average import AverageState, towards
 from mixfree.steps import ladder_rule as rule
-from mixfree.steps.ladder_rule import BLOCK, LEVELS, Scale
-
-FARTHEST = 1e15  # largest λ whose squares can be summed in float32; float64 has more room
+from mixfree.steps.ladder_rule import BLOCK, LEVELS, SAMPLE, WIDTH, Scale
 
 
 class LadderState(NamedTuple):
@@ -41,12 +27,12 @@ class LadderState(NamedTuple):
     carry: jax.Array
     halves: jax.Array
     squares: Any
-    weighted_sum: Any
-    origin: Any
+    weighted_sum: jax.Array
+    origin: jax.Array
+    before: jax.Array
     mean: Any  # the output if it is an ``AverageState``
-    before: Any
     output: Any  # another average, or ()
-    lost: Any  # rounding errors of parameters narrower than float32, or ()
+    lost: Any  # rounding errors of parameters narrower than float32
 
     @property
     def samples(self) -> jax.Array:
@@ -69,10 +55,8 @@ def ladder(
 
     Parameters
     ----------
-    alpha, first
-        As in :class:`mixfree.steps.Ladder`; may be arrays.
-    block
-        As in :class:`mixfree.steps.Ladder`.
+    alpha, first, block
+        As in :class:`mixfree.steps.Ladder`; the first two may be arrays.
     output
         ``"recent"``, ``"weighted"``, ``"average"`` or ``"last"``: what :func:`averaged` returns.
 
@@ -106,16 +90,11 @@ def scale_by_ladder(
 
     Examples
     --------
-    >>> opt = optax.chain(
-    ...     scale_by_ladder(), optax.scale_by_schedule(optax.cosine_decay_schedule(-1.0, 600))
-    ... )
-    >>> w = jnp.ones(3)
-    >>> state, update = opt.init(w), jax.jit(opt.update)
-    >>> for _ in range(600):
-    ...     updates, state = update(w - 3.0, state, w)
-    ...     w = optax.apply_updates(w, updates)
-    >>> bool(jnp.abs(w - 3.0).max() < 0.1)
-    True
+    >>> schedule = optax.scale_by_schedule(optax.cosine_decay_schedule(-1.0, 600))
+    >>> opt = optax.chain(scale_by_ladder(), schedule)
+    >>> updates, state = opt.update(jnp.ones(3), opt.init(jnp.zeros(3)), jnp.zeros(3))
+    >>> updates.tolist()
+    [-9.999...e-07, -9.999...e-07, -9.999...e-07]
     """
     return _ladder(alpha, first, block, None)
 
@@ -124,40 +103,40 @@ def _ladder(
     alpha: Any, first: Any, block: int, output: str | None
 ) -> optax.GradientTransformationExtraArgs:
     """Return the ladder with an output and a sign, or without either."""
-    for name, value in (("alpha", alpha), ("first", first)):
-        if value is not None and not isinstance(value, jax.Array):
-            check_positive(value, name)
-    check_whole(block, "block", most=1 << 16)
+    given = {"alpha": alpha, "first": first, "block": check_whole(block, "block", most=1 << 16)}
+    reference.Ladder(**{k: v for k, v in given.items() if not isinstance(v, jax.Array)})
+
+    def nothing_lost(p: jax.Array) -> jax.Array:
+        # Parameters from float32 on have no rounding errors to carry along.
+        carries = output is not None and p.dtype != trees.wide(p.dtype)
+        return jnp.zeros(p.shape if carries else 0, trees.wide(p.dtype))
 
     def init(params: Any) -> LadderState:
-        params = real_arrays(params)
-        x = jax.tree.map(lambda p: jnp.array(p, wide(p.dtype)), params)
-        kind, entries = widest(x), sum(leaf.size for leaf in jax.tree.leaves(x))
+        params = trees.real_arrays(params)
+        x = trees.widened(params)
+        kind, entries = trees.widest(x), trees.entries(x)
         zero, width = jnp.zeros((), kind), rule.width_of(entries)
-        rms = norm(x) / max(1, entries) ** 0.5
-        begin = rule.first_distance(jnp, largest(x), rms) if first is None else first
-        scale = Scale(zero + begin, zero + begin, zero)
-        if alpha is not None:
-            scale = Scale(zero + alpha, zero + 1.0, zero)
-        zeros, none = jax.tree.map(jnp.zeros_like, x), jnp.zeros((), jnp.uint32)
+        rms = trees.norm(x) / max(1, entries) ** 0.5
+        scale = rule.first_scale(jnp, alpha, first, trees.largest(x), rms)
+        at, none = trees.sample(x, SAMPLE, kind), jnp.zeros((), jnp.uint32)
         other = output not in (None, "recent", "last")
-        state: LadderState = separate(
+        state: LadderState = trees.separate(
             LadderState(
                 steps=jnp.zeros((), jnp.int32),
                 skipped=none,
-                scale=scale._replace(margin=zero + scale.margin),
+                scale=Scale(*(zero + value for value in scale)),
                 kappa=zero + 1.0,
                 total=zero,
                 totals=jnp.zeros(LEVELS, kind),
                 carry=jnp.zeros(width, kind),
                 halves=jnp.zeros((LEVELS, width), kind),
-                squares=zeros,
-                weighted_sum=zeros,
-                origin=x,
+                squares=jax.tree.map(jnp.zeros_like, x),
+                weighted_sum=jnp.zeros_like(at),
+                origin=at,
                 mean=AverageState(none, x) if output == "recent" else x,
-                before=x,
+                before=at,
                 output=AverageState(none, x) if other else (),
-                lost=() if output is None else jax.tree.map(_nothing_lost, params),
+                lost=jax.tree.map(nothing_lost, params),
             )
         )
         return state
@@ -165,103 +144,67 @@ def _ladder(
     def update(updates: Any, state: LadderState, params: Any = None, **extra: Any) -> Any:
         if params is None:
             raise ValueError("ladder needs the parameters: call update(updates, state, params)")
-        params, good = real_arrays(params), acceptable(updates)
-        x = cast_like(params, state.squares)
-        if output is not None:
-            x = jax.tree.map(lambda a, p, e: a + e if _is_narrow(p) else a, x, params, state.lost)
+        params, good = trees.real_arrays(params), trees.acceptable(updates)
+        if getattr(state.origin, "shape", ()) != (rule.width_of(trees.entries(params), SAMPLE),):
+            raise ValueError("state is of other parameters, or of another version of mixfree")
+        x = trees.cast_like(params, state.squares)
+        x = jax.tree.map(lambda a, e: a + e if e.size else a, x, state.lost)
         # A gradient that is not finite counts as 0, and does not count as a step.
-        g = jax.tree.map(
-            lambda a, q: jnp.where(good, a, 0.0).astype(q.dtype), updates, state.squares
-        )
+        g = jax.tree.map(lambda a: jnp.where(good, a, 0.0), trees.cast_like(updates, x))
         steps, kind = state.steps + good, state.scale.lam.dtype
         t = steps.astype(kind)
+        share = good * rule.newest_share(t)
         after = state._replace(
-            steps=steps,
-            skipped=state.skipped + ~good,
-            mean=_averaged(state.mean, x, good * rule.newest_share(t)),
+            steps=steps, skipped=state.skipped + ~good, mean=towards(state.mean, x, share)
         )
         if isinstance(state.output, AverageState):
-            weight = good * newest_weight(str(output), jnp.maximum(t, 1.0))
-            after = after._replace(output=_averaged(state.output, x, weight))
+            share = good * newest_weight(str(output), jnp.maximum(t, 1.0))
+            after = after._replace(output=towards(state.output, x, share))
         if alpha is None:
             after = _search(after, g, x, good)
         else:
             rbar = jnp.zeros_like(state.scale.rbar) + alpha
             after = after._replace(scale=state.scale._replace(rbar=rbar))
         lam, rbar = after.scale.lam, after.scale.rbar
-        squares = jax.tree.map(lambda q, a: q + (lam.astype(a.dtype) * a) ** 2, state.squares, g)
-        u = jax.tree.map(lambda a, q: lam.astype(a.dtype) * a * _inverse_root(q), g, squares)
+        weighted = jax.tree.map(lambda a: lam.astype(a.dtype) * a, g)
+        squares = jax.tree.map(lambda q, a: q + a**2, state.squares, weighted)
+        # A square of 0 is that of a gradient of 0, and so is u.
+        u = jax.tree.map(lambda a, q: a * jax.lax.rsqrt(q + (q == 0.0)), weighted, squares)
         # Beyond this scale the run diverges, and stops.
-        farthest = farthest_of(float) if lam.dtype == jnp.float64 else FARTHEST
-        factor = jnp.where(lam > farthest, 0.0, rbar) / jnp.sqrt(state.kappa)
+        factor = jnp.where(lam > farthest(kind == jnp.float64), 0.0, rbar) / jnp.sqrt(state.kappa)
         factor = factor if output is None else -factor
-        after = _climb(
-            after._replace(squares=squares), lam * jnp.sqrt(t) * _sketch(u, kind), block, good
-        )
+        after = _climb(after, lam * jnp.sqrt(t) * trees.sample(u, WIDTH, kind), block, good)
+        after = after._replace(squares=squares)
         moved = jax.tree.map(lambda a: factor.astype(a.dtype) * a, u)
         if output is None:
-            return cast_like(moved, updates), after
-        goals = jax.tree.map(jnp.add, x, moved)
-        changes = jax.tree.map(_change, params, goals, moved)
-        after = after._replace(lost=jax.tree.map(_lost, params, goals, changes, state.lost))
-        return cast_like(changes, updates), after
+            return trees.cast_like(moved, updates), after
+        pairs = jax.tree.map(_rounded, params, x, moved, state.lost)
+        changes, lost = jax.tree.transpose(jax.tree.structure(x), jax.tree.structure((0, 0)), pairs)
+        return trees.cast_like(changes, updates), after._replace(lost=lost)
 
     return optax.GradientTransformationExtraArgs(init, update)
-
-
-def _nothing_lost(p: jax.Array) -> jax.Array:
-    return jnp.zeros(p.shape if _is_narrow(p) else 0, wide(p.dtype))
-
-
-def _averaged(average: Any, x: Any, weight: jax.Array) -> Any:
-    """Move an average towards the points."""
-    if isinstance(average, AverageState):
-        count = average.count + (weight > 0).astype(jnp.uint32)
-        return AverageState(count, _averaged(average.average, x, weight))
-    return jax.tree.map(lambda m, at: m + weight.astype(m.dtype) * (at - m), average, x)
-
-
-def _inverse_root(squares: jax.Array) -> jax.Array:
-    return jnp.where(squares > 0, jax.lax.rsqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
 
 
 def _search(state: LadderState, g: Any, x: Any, good: jax.Array) -> LadderState:
     """Update r̄ and λ, and restart from the mean point if the run has arrived."""
     old, kind = state.scale, state.scale.lam.dtype
     mean = state.mean.average if isinstance(state.mean, AverageState) else state.mean
-
-    def free(pull: jax.Array, before: jax.Array, at: jax.Array, origin: jax.Array) -> jax.Array:
-        # What does not move in spite of gradients does not hold up the rest.
-        return jnp.where((at == origin) & (before != 0.0), 0.0, jnp.abs(pull))
-
-    ways = jax.tree.map(lambda a, at, origin: a * (origin - at), g, x, state.origin)
-    pull = jax.tree.map(lambda s, a: s + old.lam.astype(a.dtype) * a, state.weighted_sum, g)
-    size = total(jax.tree.map(free, pull, state.weighted_sum, x, state.origin))
-    scale = old._replace(numerator=old.numerator + old.lam * total(ways))
+    g, x = (trees.sample(tree, SAMPLE, kind) for tree in (g, x))
+    sums, size, along = rule.pull(state.weighted_sum, state.origin, g, x, old.lam)
+    scale = old._replace(numerator=old.numerator + along)
     _, scale = rule.update_scale(jnp, scale, size, 0.0)
     scale = Scale(*(jnp.where(good, a, b).astype(kind) for a, b in zip(scale, old, strict=True)))
 
     def compare(end: Any) -> Any:
-        before, origin, pull, scale = end
-        moved = largest(jax.tree.map(jnp.subtract, mean, before)).astype(kind)
-        arrived, scale = rule.update_scale(jnp, scale, 0.0, moved)
-        origin = jax.tree.map(lambda m, o: jnp.where(arrived, m, o), mean, origin)
-        pull = jax.tree.map(lambda s: jnp.where(arrived, 0.0, s), pull)
-        return mean, origin, pull, Scale(*(value.astype(kind) for value in scale))
+        before, origin, sums, scale = end
+        means = trees.sample(mean, SAMPLE, kind)
+        arrived, scale = rule.update_scale(jnp, scale, 0.0, trees.largest(means - before))
+        scale = Scale(*(value.astype(kind) for value in scale))
+        return means, jnp.where(arrived, means, origin), jnp.where(arrived, 0.0, sums), scale
 
-    end = (state.before, state.origin, pull, scale)
-    before, origin, pull, scale = apply_if(rule.ends_epoch(state.steps) & good, compare, end)
-    return state._replace(scale=scale, weighted_sum=pull, origin=origin, before=before)
-
-
-def _sketch(tree: Any, kind: Any) -> jax.Array:
-    """Return every so many of the entries of all leaves."""
-    leaves, at, found = [replicated(x) for x in jax.tree.leaves(tree)], 0, []
-    stride = rule.stride_of(sum(x.size for x in leaves))
-    for x in leaves:
-        found.append(x.reshape(-1)[-at % stride :: stride].astype(kind))
-        at += x.size
-    return jnp.concatenate(found)
+    end = (state.before, state.origin, sums, scale)
+    before, origin, sums, scale = trees.apply_if(rule.ends_epoch(state.steps) & good, compare, end)
+    return state._replace(scale=scale, weighted_sum=sums, origin=origin, before=before)
 
 
 def _climb(state: LadderState, sketched: jax.Array, block: int, good: jax.Array) -> LadderState:
@@ -275,34 +218,28 @@ def _climb(state: LadderState, sketched: jax.Array, block: int, good: jax.Array)
         return j + 1, halves, totals.at[j].add(((carry - half) ** 2).sum()), carry + half
 
     def full(levels: Any) -> Any:
+        """Twin of :func:`mixfree.steps.ladder_rule.climb`."""
         start = (jnp.zeros((), jnp.int32), *levels[:3])
         j, halves, totals, carry = jax.lax.while_loop(
             lambda level: (blocks >> level[0]) & 1 == 0, rise, start
         )
-        kappa = rule.inflation(jnp, totals, whole)
+        kappa = rule.inflation(totals, whole)
         return halves.at[j].set(carry), totals, jnp.zeros_like(carry), kappa
 
     levels = (state.halves, state.totals, carry, state.kappa)
-    halves, totals, carry, kappa = apply_if((state.steps % block == 0) & good, full, levels)
+    halves, totals, carry, kappa = trees.apply_if((state.steps % block == 0) & good, full, levels)
     return state._replace(halves=halves, totals=totals, carry=carry, kappa=kappa, total=whole)
 
 
-def _is_narrow(p: jax.Array) -> bool:
-    """Whether a parameter has fewer digits than float32, so that short steps would be lost."""
-    return bool(p.dtype != wide(p.dtype))
+def _rounded(p: jax.Array, x: jax.Array, moved: jax.Array, lost: jax.Array) -> Any:
+    """Return the update of a parameter from x, before its rounding, and the new rounding error."""
+    if not lost.size:
+        return moved, lost
+    kind = jnp.finfo(p.dtype)
 
+    def round_(value: jax.Array) -> jax.Array:
+        # XLA may optimise a cast there and back away.
+        return jax.lax.reduce_precision(value, kind.nexp, kind.nmant)
 
-def _change(p: jax.Array, goal: jax.Array, moved: jax.Array) -> jax.Array:
-    """Return the update that moves a parameter to the rounded goal."""
-    return _rounded(_rounded(goal, p) - p, p) if _is_narrow(p) else moved
-
-
-def _lost(p: jax.Array, goal: jax.Array, change: jax.Array, before: jax.Array) -> jax.Array:
-    """Return the rounding error of a narrow parameter after an update."""
-    return goal - _rounded(p + change, p) if _is_narrow(p) else before
-
-
-def _rounded(x: jax.Array, like: jax.Array) -> jax.Array:
-    """Round ``x`` to the dtype of ``like``; XLA may optimise a cast there and back away."""
-    kind = jnp.finfo(like.dtype)
-    return jax.lax.reduce_precision(x, kind.nexp, kind.nmant)
+    change = round_(round_(x + moved) - p)
+    return change, x + moved - round_(p + change)

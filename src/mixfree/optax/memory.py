@@ -10,7 +10,7 @@ from jax.tree_util import keystr, tree_leaves_with_path
 
 from mixfree.base.checks import check_whole
 from mixfree.base.draws import RESERVOIR, SAMPLE
-from mixfree.dropins.reservoir import LARGEST_CAPACITY
+from mixfree.dropins.reservoir import LARGEST_CAPACITY, check_batch
 from mixfree.optax.draws import key, word
 from mixfree.optax.trees import separate
 
@@ -59,7 +59,7 @@ def memory(capacity: int, draws: int = 1, seed: Any = 0) -> Memory:
 
     def init(batch: Any) -> MemoryState:
         batch = jax.tree.map(jnp.asarray, batch)
-        _count(batch)
+        check_batch(_named(batch), {})
         kept = jax.tree.map(lambda rows: jnp.zeros((capacity, *rows.shape[1:]), rows.dtype), batch)
         keys = key(seed, RESERVOIR), key(seed, SAMPLE)
         state: MemoryState = separate(MemoryState(jnp.zeros((), jnp.uint32), *keys, kept))
@@ -67,8 +67,7 @@ def memory(capacity: int, draws: int = 1, seed: Any = 0) -> Memory:
 
     def mix(batch: Any, state: MemoryState) -> tuple[Any, MemoryState]:
         batch = jax.tree.map(jnp.asarray, batch)
-        count = _count(batch)
-        _check_alike(batch, state.kept)
+        count = check_batch(_named(batch), _named(state.kept))
         numbers = state.seen + jnp.arange(count, dtype=jnp.uint32)
         places = jnp.where(numbers < capacity, numbers, _below(state.keep, numbers, numbers + 1))
         stored = jnp.minimum(numbers + 1, np.uint32(capacity))
@@ -98,25 +97,8 @@ def memory(capacity: int, draws: int = 1, seed: Any = 0) -> Memory:
     return Memory(init, mix)
 
 
-def _count(batch: Any) -> int:
-    """Return the number of rows, which all arrays of a batch must share."""
-    shapes = [tuple(rows.shape) for rows in jax.tree.leaves(batch)]
-    counts = {shape[:1] for shape in shapes}
-    if len(counts) != 1 or counts == {()}:
-        raise ValueError(
-            f"arrays of a batch must have the same number of rows, not shapes {shapes}"
-        )
-    return int(counts.pop()[0])
-
-
-def _check_alike(batch: Any, kept: Any) -> None:
-    """Check that rows are as in the batch that the state was initialised with."""
-    now, before = (
-        {keystr(path): (rows.dtype.name, rows.shape[1:]) for path, rows in leaves}
-        for leaves in map(tree_leaves_with_path, (batch, kept))
-    )
-    if now != before:
-        raise ValueError(f"rows of a batch must be {before} as before, not {now}")
+def _named(batch: Any) -> dict[str, jax.Array]:
+    return {"batch" + keystr(path): rows for path, rows in tree_leaves_with_path(batch)}
 
 
 def _below(key: jax.Array, counter: jax.Array, limit: jax.Array, lane: int = 0) -> jax.Array:

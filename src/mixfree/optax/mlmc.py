@@ -1,52 +1,27 @@
-"""MLMC gradients for any Optax transformation."""
+"""MLMC gradients for any Optax transformation, and MAG: Algorithm 1."""
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from mixfree.base.checks import check_whole, shown
+from mixfree.base.checks import check_positive, check_whole, shown
 from mixfree.base.draws import LEVELS
 from mixfree.gradients.mlmc import MLMC
+from mixfree.optax import trees
+from mixfree.optax.average import averaging
 from mixfree.optax.draws import key, trailing_zeros
-from mixfree.optax.trees import acceptable, apply_if, cast_like, real_arrays, separate, wide
 
 MAX_LEVEL = 30  # samples of a level are counted in 32 bits
 
 
-@dataclass(frozen=True)
-class Law:
-    """Which samples make one gradient, and with which signs: twin of :class:`mixfree.MLMC`.
+class Law(NamedTuple):
+    """Which samples make one gradient, and with which signs: twin of :class:`mixfree.MLMC`."""
 
-    Examples
-    --------
-    >>> law, reference = Law(levels=5), MLMC(levels=5, seed=3)
-    >>> steps = jnp.arange(20, dtype=jnp.uint32)
-    >>> lengths = law.length(key(3, LEVELS), steps, steps)
-    >>> lengths.tolist() == [reference.length(step, 0) for step in range(20)]
-    True
-    """
-
-    levels: Any = 5
-    weights: str = "exact"
-    horizon: int | None = None
-
-    def __post_init__(self) -> None:
-        # Levels given as an array (tuned or injected) have no value to check here.
-        static = None if isinstance(self.levels, jax.Array) else self.levels
-        MLMC(static, self.weights, self.horizon)
-        if static is not None:
-            check_whole(static, "levels", most=MAX_LEVEL)
-        if self.horizon is not None:
-            check_whole(self.horizon, "horizon", most=2**MAX_LEVEL)
-
-    @property
-    def share(self) -> Any:
-        """C_J/2^J, the factor of the sum: ``_share`` of the reference."""
-        truncated_and_exact = self.levels is not None and self.weights == "exact"
-        return 1.0 - 0.5**self.levels if truncated_and_exact else 1.0
+    levels: Any
+    horizon: int | None
+    share: Any  # C_J/2^J, the factor of the sum
 
     def length(self, key: jax.Array, steps: jax.Array, samples: jax.Array) -> jax.Array:
         """Return the length of the window after ``steps`` steps and ``samples`` samples."""
@@ -66,9 +41,17 @@ class Law:
         rest = jnp.where(2 * position >= length, 1.0, -1.0)
         return jnp.where(position == 0, first, rest).astype(dtype)
 
-    def scale(self, length: jax.Array, dtype: Any) -> jax.Array:
-        """Return the factor of the sum over a window."""
-        return jnp.where(length == 1, 1.0, self.share).astype(dtype)
+
+def law_of(levels: Any, weights: str, horizon: int | None) -> Law:
+    """Return the law of these settings; levels may be an array, which has no value to check."""
+    static = None if isinstance(levels, jax.Array) else levels
+    MLMC(static, weights, horizon)
+    if static is not None:
+        check_whole(static, "levels", most=MAX_LEVEL)
+    if horizon is not None:
+        check_whole(horizon, "horizon", most=2**MAX_LEVEL)
+    exact = levels is not None and weights == "exact"
+    return Law(levels, horizon, 1.0 - 0.5**levels if exact else 1.0)
 
 
 class MLMCState(NamedTuple):
@@ -107,40 +90,30 @@ def mlmc(
 
     Examples
     --------
-    >>> opt = mlmc(optax.sgd(0.1), levels=2)
-    >>> w = jnp.zeros(2)
-    >>> state = opt.init(w)
-    >>> update = jax.jit(opt.update)
+    >>> opt, w = mlmc(optax.sgd(0.1), levels=2), jnp.zeros(2)
+    >>> state, update = opt.init(w), jax.jit(opt.update)
     >>> for _ in range(6):
     ...     updates, state = update(w - 1.0, state, w)
     ...     w = optax.apply_updates(w, updates)
     >>> int(state.samples), int(state.steps)
     (6, 3)
     """
-    law = Law(levels, weights, horizon)
+    law = law_of(levels, weights, horizon)
     if not (hasattr(inner, "init") and hasattr(inner, "update")):
         raise ValueError(f"inner must be an Optax transformation, not {shown(inner)}")
     inner = optax.with_extra_args_support(inner)
 
     def init(params: Any) -> MLMCState:
-        params = real_arrays(params)
-        nothing = jnp.zeros((), jnp.uint32)
-        state = MLMCState(
-            key=key(seed, LEVELS),
-            samples=nothing,
-            steps=nothing,
-            seen=nothing,
-            length=nothing + 1,
-            skipped=nothing,
-            sum=jax.tree.map(lambda p: jnp.zeros_like(p, dtype=wide(p.dtype)), params),
-            inner=inner.init(params),
+        params = trees.real_arrays(params)
+        none, sums = jnp.zeros((), jnp.uint32), jax.tree.map(jnp.zeros_like, trees.widened(params))
+        counts = (none, none, none, none + 1, none)
+        state: MLMCState = trees.separate(
+            MLMCState(key(seed, LEVELS), *counts, sums, inner.init(params))
         )
-        separated: MLMCState = separate(state)
-        return separated
+        return state
 
     def update(updates: Any, state: MLMCState, params: Any = None, **extra: Any) -> Any:
-        params = real_arrays(params)
-        good = acceptable(updates)
+        params, good = trees.real_arrays(params), trees.acceptable(updates)
         opened = law.length(state.key, state.steps, state.samples)
         length = jnp.where(state.seen == 0, opened, state.length)
 
@@ -153,15 +126,17 @@ def mlmc(
 
         def step(carry: Any) -> Any:
             _, total, before = carry
-            direction = jax.tree.map(lambda x: law.scale(length, x.dtype) * x, total)
-            moved, after = inner.update(cast_like(direction, updates), before, params, **extra)
-            return cast_like((moved, jax.tree.map(jnp.zeros_like, total), after), carry)
+            scale = jnp.where(length == 1, 1.0, law.share)
+            direction = jax.tree.map(lambda x: scale.astype(x.dtype) * x, total)
+            moved, after = inner.update(
+                trees.cast_like(direction, updates), before, params, **extra
+            )
+            return trees.cast_like((moved, jax.tree.map(jnp.zeros_like, total), after), carry)
 
         nothing = jax.tree.map(jnp.zeros_like, updates)
-        moved, total, after = apply_if(full, step, (nothing, total, state.inner))
+        moved, total, after = trees.apply_if(full, step, (nothing, total, state.inner))
         one = good.astype(jnp.uint32)
-        return moved, MLMCState(
-            key=state.key,
+        return moved, state._replace(
             samples=state.samples + one,
             steps=state.steps + full.astype(jnp.uint32),
             seen=jnp.where(full, 0, state.seen + one),
@@ -172,3 +147,75 @@ def mlmc(
         )
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+class AdaGradNormState(NamedTuple):
+    """Square root of the sum of all squared norms so far."""
+
+    root: jax.Array
+
+
+def adagrad_norm(alpha: Any = 1.0) -> optax.GradientTransformation:
+    """Scale updates by AdaGrad-Norm, with one step size for the whole tree.
+
+    Twin of :class:`mixfree.steps.AdaGradNorm`.
+
+    Parameters
+    ----------
+    alpha
+        Scale of the steps; may be an array.
+
+    Examples
+    --------
+    >>> opt = adagrad_norm()
+    >>> updates, _ = opt.update(jnp.array([3.0, 4.0]), opt.init(jnp.zeros(2)))
+    >>> updates.tolist()
+    [-0.6000..., -0.8000...]
+    """
+    if not isinstance(alpha, jax.Array):
+        check_positive(alpha, "alpha")
+
+    def init(params: Any) -> AdaGradNormState:
+        return AdaGradNormState(jnp.zeros((), trees.widest(params)))
+
+    def update(updates: Any, state: AdaGradNormState, params: Any = None) -> Any:
+        root = jnp.hypot(state.root, trees.norm(updates).astype(state.root.dtype))
+        safe = jnp.where(root > 0, root, 1)
+        moved = jax.tree.map(lambda g: (-alpha * (g / safe)).astype(g.dtype), updates)
+        return moved, AdaGradNormState(root)
+
+    return optax.GradientTransformation(init, update)
+
+
+def mag(
+    levels: Any = 5,
+    weights: str = "exact",
+    alpha: Any = 1.0,
+    seed: Any = 0,
+    *,
+    horizon: int | None = None,
+    output: str = "average",
+) -> optax.GradientTransformationExtraArgs:
+    """MLMC gradients with AdaGrad-Norm steps; :func:`averaged` returns the average.
+
+    Parameters
+    ----------
+    levels, weights, horizon, seed
+        As in :func:`mlmc`.
+    alpha
+        Scale of the steps; may be an array.
+    output
+        ``"average"``, ``"weighted"``, ``"recent"`` or ``"last"``: what :func:`averaged` returns.
+
+    Examples
+    --------
+    >>> opt, w = mag(levels=3), jnp.zeros(2)
+    >>> state, update = opt.init(w), jax.jit(opt.update)
+    >>> for _ in range(100):
+    ...     updates, state = update(w - 1.0, state, w)
+    ...     w = optax.apply_updates(w, updates)
+    >>> bool(jnp.abs(w - 1.0).max() < 0.1)
+    True
+    """
+    inner = optax.chain(averaging(output), adagrad_norm(alpha))
+    return mlmc(inner, levels, weights, seed, horizon=horizon)

@@ -7,10 +7,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from mixfree.steps.ladder_rule import stride_of
+
 
 def wide(dtype: Any) -> Any:
     """Return the dtype of sums: float64 for float64, else float32."""
     return jnp.float64 if dtype == jnp.float64 else jnp.float32
+
+
+def widened(tree: Any) -> Any:
+    """Return a copy in the dtypes of sums."""
+    return jax.tree.map(lambda x: jnp.array(x, wide(x.dtype)), tree)
 
 
 def widest(tree: Any) -> Any:
@@ -19,13 +26,7 @@ def widest(tree: Any) -> Any:
 
 
 def real_arrays(params: Any) -> Any:
-    """Convert parameters to arrays, which must be of real floating-point numbers.
-
-    Examples
-    --------
-    >>> real_arrays({"bias": 0.0})["bias"].dtype
-    dtype('float32')
-    """
+    """Convert parameters to arrays, which must be of real floating-point numbers."""
     arrays = jax.tree.map(jnp.asarray, params)
     for x in jax.tree.leaves(arrays):
         if not jnp.issubdtype(x.dtype, jnp.floating):
@@ -48,11 +49,6 @@ def apply_if(flag: jax.Array, change: Callable[[Any], Any], carry: Any) -> Any:
 
     A loop of at most one turn changes its carry in place, where ``lax.cond`` copies what a branch
     passes through.
-
-    Examples
-    --------
-    >>> int(apply_if(jnp.array(True), lambda n: n + 1, jnp.array(1)))
-    2
     """
     return jax.lax.fori_loop(0, flag.astype(jnp.int32), lambda _, c: change(c), carry)
 
@@ -65,13 +61,19 @@ def replicated(x: jax.Array) -> jax.Array:
     return jax.sharding.reshard(x, jax.sharding.PartitionSpec())
 
 
-def total(tree: Any) -> jax.Array:
-    """Return the sum of all entries."""
-    kind = widest(tree)
-    # XLA vectorises sums over the first axis only.
-    sums = [x.astype(kind).sum(0) if x.ndim else x.astype(kind) for x in jax.tree.leaves(tree)]
-    leaves = [x.sum() for x in sums]
-    return sum(leaves, jnp.zeros((), kind))
+def entries(tree: Any) -> int:
+    """Return the number of entries of all leaves."""
+    return sum(x.size for x in jax.tree.leaves(tree))
+
+
+def sample(tree: Any, most: int, kind: Any) -> jax.Array:
+    """Return every so many of the entries of all leaves, in order."""
+    leaves, at, found = [replicated(x) for x in jax.tree.leaves(tree)], 0, []
+    stride = stride_of(entries(leaves), most)
+    for x in leaves:
+        found.append(x.reshape(-1)[-at % stride :: stride].astype(kind))
+        at += x.size
+    return jnp.concatenate(found)
 
 
 def largest(tree: Any) -> jax.Array:
@@ -81,15 +83,11 @@ def largest(tree: Any) -> jax.Array:
 
 
 def norm(tree: Any) -> jax.Array:
-    """Return the Euclidean norm over all leaves.
-
-    Examples
-    --------
-    >>> float(norm([jnp.array([3.0]), jnp.array([4.0])]))
-    5.0
-    """
-    kind = widest(tree)
-    return jnp.sqrt(total(jax.tree.map(lambda x: jnp.square(x.astype(kind)), tree)))
+    """Return the Euclidean norm over all leaves."""
+    squares = (jnp.square(x.astype(widest(tree))) for x in jax.tree.leaves(tree))
+    # XLA vectorises sums over the first axis only.
+    sums = [x.sum(0).sum() if x.ndim else x for x in squares]
+    return jnp.sqrt(sum(sums, jnp.zeros((), widest(tree))))
 
 
 def acceptable(tree: Any) -> jax.Array:

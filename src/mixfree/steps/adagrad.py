@@ -66,10 +66,8 @@ class AdaGradMax(AdaGradNorm):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> step = AdaGradMax(alpha=1.0)
-    >>> step.move(step.start(np.zeros(2)), np.array([2.0, -4.0]), step=1, x=np.zeros(2))
-    array([ 0.5, -1. ])
+    >>> AdaGradMax(alpha=1.0).size(np.array([2.0, -4.0]))
+    4.0
     """
 
     @staticmethod

@@ -9,10 +9,8 @@ from mixfree.base.arithmetic import Array, dot
 from mixfree.base.checks import check_positive, check_whole
 from mixfree.base.state import State, UnitChange
 from mixfree.steps import ladder_rule as rule
-from mixfree.steps.ladder_rule import BLOCK, LEVELS, MARGIN, Scale
+from mixfree.steps.ladder_rule import BLOCK, LEVELS, MARGIN, SAMPLE, Numbers, Scale
 from mixfree.steps.profile import Profile
-
-_LEVELS = np.arange(LEVELS)
 
 
 @dataclass(slots=True)
@@ -22,7 +20,7 @@ class LadderState(State):
     rbar: float
     lam: float
     squares: Array  # Q = Σ (λ g)²
-    weighted_sum: Array  # Σ λ g since the last arrival
+    weighted_sum: Array  # Σ λ g since the last arrival, of the coordinates of the sample
     origin: Array  # the point o from which distances are measured
     mean: Array  # of all points so far, with weights that grow as t³
     before: Array  # the mean when the number of steps last doubled
@@ -73,8 +71,7 @@ class Ladder:
     alpha
         A fixed scale instead of r̄; ``None`` estimates r̄.
     first
-        Initial value r_ε of r̄; by default 1e-6 times ``1 + |x0|``, or a tenth of the
-        root mean square of x0 if that is larger.
+        Initial value of r̄; ``None`` is :func:`mixfree.steps.ladder_rule.first_scale`.
     block
         Number of gradients summed before they enter the levels.
     length
@@ -106,12 +103,11 @@ class Ladder:
     def start(self, x0: Array) -> LadderState:
         """State of a run that has seen no gradient."""
         origin, width = x0.astype(np.float64), rule.width_of(x0.size)
-        first = self.first
-        if first is None:
-            first = rule.first_distance(np, np.abs(origin).max(), math.sqrt(np.mean(origin**2)))
+        rms = math.sqrt(np.mean(origin**2))
+        scale = rule.first_scale(Numbers, self.alpha, self.first, float(np.abs(origin).max()), rms)
         return LadderState(
-            rbar=float(first if self.alpha is None else self.alpha),
-            lam=float(first) if self.alpha is None else 1.0,
+            rbar=float(scale.rbar),
+            lam=float(scale.lam),
             squares=np.zeros(x0.size),
             weighted_sum=np.zeros(x0.size),
             origin=origin,
@@ -140,44 +136,41 @@ class Ladder:
         root = np.sqrt(state.squares)
         u = np.divide(weighted, root, out=np.zeros_like(root), where=root > 0.0)
         displacement: Array = (self.length * state.rbar / math.sqrt(state.kappa)) * u
-        self._climb(state, state.lam * math.sqrt(step) * u, step)
+        sketch = (state.lam * math.sqrt(step) * u)[:: rule.stride_of(u.size)]
+        state.total += dot(sketch, sketch)
+        state.carry += sketch
+        if step % self.block == 0:
+            rule.climb(state.halves, state.totals, state.carry, step // self.block)
+            state.carry = np.zeros_like(state.carry)
+            state.kappa = float(rule.inflation(state.totals, state.total))
         return displacement.astype(direction.dtype, copy=False)
 
     def profile(self, state: LadderState, step: int) -> Profile:
         """Totals of the levels relative to independent gradients, after ``step`` steps."""
         known = min(LEVELS, max(0, (step // self.block).bit_length() - 1))
-        lengths = self.block << (1 + _LEVELS[:known])
+        lengths = self.block << np.arange(1, known + 1)
         blocks = step // lengths
         # The levels cover complete blocks only: scale V_0 to match, as if it had grown evenly.
         covered = state.total * blocks * lengths / max(step, 1)
         ratios = state.totals[:known] / np.where(covered > 0.0, covered, 1.0)
         return Profile(lengths, ratios, blocks)
 
-    def _climb(self, state: LadderState, vector: Array, step: int) -> None:
-        """Add a vector to the sketch, and update κ at the end of a block."""
-        sketch = vector[:: rule.stride_of(vector.size)]
-        state.total += dot(sketch, sketch)
-        state.carry += sketch
-        if step % self.block == 0:
-            levels = (state.halves, state.totals, state.carry)
-            state.halves, state.totals = rule.climb(np, *levels, step // self.block, _LEVELS)
-            state.carry = np.zeros_like(state.carry)
-            state.kappa = float(rule.inflation(np, state.totals, state.total))
-
     def _search(self, state: LadderState, g: Array, step: int, x: Array) -> None:
         """Update r̄ and λ, and restart from the mean point if the run has arrived."""
-        stuck = (x == state.origin) & (state.weighted_sum != 0.0)
-        state.weighted_sum += state.lam * g
+        some, moved = slice(None, None, rule.stride_of(x.size, SAMPLE)), 0.0
+        sums, size, along = rule.pull(
+            state.weighted_sum[some], state.origin[some], g[some], x[some], state.lam
+        )
+        state.weighted_sum[some] = sums
         state.mean += rule.newest_share(step) * (x - state.mean)
-        moved, size = 0.0, float(np.abs(state.weighted_sum[~stuck]).sum())
         if rule.ends_epoch(step):
-            moved = float(np.abs(state.mean - state.before).max())
+            moved = float(np.abs(state.mean - state.before)[some].max())
             state.before = state.mean.copy()
-        state.numerator += state.lam * dot(g, state.origin - x)
+        state.numerator += float(along)
         if self.alpha is not None:
             return
         scale = Scale(state.rbar, state.lam, state.numerator, state.margin)
-        arrived, scale = rule.update_scale(np, scale, size, moved)
-        state.rbar, state.lam, state.numerator, state.margin = map(float, scale)
+        arrived, scale = rule.update_scale(Numbers, scale, float(size), moved)
+        state.rbar, state.lam, state.numerator, state.margin = scale
         if arrived:
             state.origin, state.weighted_sum = state.mean.copy(), np.zeros_like(state.mean)

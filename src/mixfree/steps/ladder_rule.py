@@ -1,7 +1,7 @@
 """The scalar part of the ladder, written once for NumPy, PyTorch and JAX.
 
-``xp`` is ``numpy``, ``torch`` or ``jax.numpy``. No function branches on a value, so that all can be
-traced and stay on the device; numbers may be Python's or arrays without dimensions.
+``xp`` is ``jax.numpy`` for arrays without dimensions, and :class:`Numbers` for Python's numbers. No
+function with it branches on a value, so that JAX can trace it.
 """
 
 import math
@@ -18,6 +18,14 @@ FIRST_EPOCH = 128  # steps before the mean point is first compared
 BLOCK = 16  # steps whose normalised gradients are summed before they enter the levels
 LEVELS = 28  # levels of the sketch, enough for 16 · 2^28 steps
 WIDTH = 1024  # most coordinates in the sketch
+SAMPLE = 1 << 14  # most coordinates from which the distance is estimated
+
+
+class Numbers:
+    """The functions of ``xp`` for Python's numbers, which NumPy's take long for."""
+
+    maximum, minimum = max, min
+    where = staticmethod(lambda condition, a, b: a if condition else b)
 
 
 class Scale(NamedTuple):
@@ -39,29 +47,30 @@ class Scale(NamedTuple):
     margin: Any = MARGIN
 
 
-def first_distance(xp: Any, largest: Any, rms: Any) -> Any:
-    """First r̄ and λ, from the largest entry of x0 and its root mean square.
+def first_scale(xp: Any, alpha: Any, first: Any, largest: Any, rms: Any) -> Scale:
+    """First r̄ and λ: as given, or from the largest entry of x0 and its root mean square.
 
     Weights that are not 0 at the start have a scale, of which a tenth is a small distance.
+    """
+    if alpha is not None:
+        return Scale(alpha, 1.0, 0.0)
+    if first is None:
+        first = xp.maximum(FIRST * (1.0 + largest), FIRST_OF_WEIGHTS * rms)
+    return Scale(first, first, 0.0)
+
+
+def newest_share(step: Any, power: int = 3) -> Any:
+    """Share of the t-th point in a mean: (k + 1)/(t + k), where k is the power.
+
+    The points then have weights t(t + 1)…(t + k − 1), which grow as t^k: the polynomial averages of
+    Shamir and Zhang (2013). The mean of the ladder has k = 3.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> float(first_distance(np, 0.0, 0.0)), float(first_distance(np, 1.0, 0.5))
-    (1e-06, 0.05)
+    >>> newest_share(5), newest_share(4, power=0)
+    (0.5, 0.25)
     """
-    return _larger(xp, FIRST * (1.0 + largest), FIRST_OF_WEIGHTS * rms)
-
-
-def newest_share(step: Any) -> Any:
-    """Share of the newest point in the mean: the points have weights that grow as t³.
-
-    Examples
-    --------
-    >>> newest_share(1), newest_share(5)
-    (1.0, 0.5)
-    """
-    return 4.0 / (step + 3.0)
+    return (power + 1.0) / (step + power)
 
 
 def ends_epoch(step: Any) -> Any:
@@ -91,67 +100,52 @@ def update_scale(xp: Any, scale: Scale, size: Any, moved: Any) -> tuple[Any, Sca
     ----------
     size
         ‖Σ λ_i g_i‖₁ without coordinates that do not move.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> arrived, scale = update_scale(np, Scale(rbar=0.1, lam=0.1, numerator=1.0), 2.0, 0.0)
-    >>> bool(arrived), float(scale.rbar)
-    (False, 0.125)
     """
-    some = size > 0.0
-    bound = scale.margin * scale.numerator / xp.where(some, size, 1.0)
-    rbar, most = _larger(xp, scale.rbar, xp.where(some, bound, 0.0)), GROWTH * scale.rbar
-    rbar = xp.where(rbar < most, rbar, most)
+    bound = scale.margin * scale.numerator / (size + (size == 0.0))
+    rbar = xp.minimum(xp.maximum(scale.rbar, xp.where(size > 0.0, bound, 0.0)), GROWTH * scale.rbar)
     reach = MOVED * moved
     arrived = (reach > 0.0) & (reach < rbar)
-    rbar = xp.where(arrived, _larger(xp, reach, KEPT * rbar), rbar)
+    rbar = xp.where(arrived, xp.maximum(reach, KEPT * rbar), rbar)
     numerator = xp.where(arrived, 0.0, scale.numerator)
     margin = xp.where(arrived, 1.0, scale.margin)
-    return arrived, Scale(rbar, _larger(xp, scale.lam, rbar), numerator, margin)
+    return arrived, Scale(rbar, xp.maximum(scale.lam, rbar), numerator, margin)
 
 
-def climb(
-    xp: Any, halves: Any, totals: Any, carry: Any, blocks: Any, levels: Any
-) -> tuple[Any, Any]:
-    """Pass the sum of the ``blocks``-th block up the levels; return halves and totals.
+def pull(sums: Any, origin: Any, g: Any, x: Any, weight: Any) -> tuple[Any, Any, Any]:
+    """Add λ g to its sum; return the sum, its norm ‖Σ λ g‖₁, and λ g·(o − x).
+
+    What does not move in spite of gradients is left out of the norm.
+    """
+    free = (x != origin) | (sums == 0.0)
+    sums = sums + weight * g
+    return sums, (free * abs(sums)).sum(), (weight * g * (origin - x)).sum()
+
+
+def climb(halves: Any, totals: Any, carry: Any, blocks: int) -> None:
+    """Pass the sum ``carry`` of the ``blocks``-th block up the levels, in place.
 
     Level j pairs consecutive sums of 2^j blocks: the first waits in ``halves[j]``; the second adds
     ‖second − first‖² to ``totals[j]``, and their sum goes to the next level (a binary counter).
-
-    Parameters
-    ----------
-    halves, totals
-        One row, and one number, per level.
-    levels
-        ``arange(LEVELS)``, on the device of the others.
     """
-    sums = xp.cumsum(xp.concatenate([carry[None], halves[:-1]]), 0)
-    below = blocks & ((1 << levels) - 1)  # 0 if all levels below are complete
-    second = (blocks >> levels) & 1 == 0
-    squares = ((sums - halves) ** 2).sum(1)
-    totals = totals + xp.where((below == 0) & second, squares, 0.0 * squares)
-    return xp.where(((below == 0) & ~second)[:, None], sums, halves), totals
+    level = 0
+    while level < LEVELS and blocks >> level & 1 == 0:
+        totals[level] += ((carry - halves[level]) ** 2).sum()
+        carry = carry + halves[level]
+        level += 1
+    if level < LEVELS:
+        halves[level] = carry
 
 
-def inflation(xp: Any, totals: Any, total: Any) -> Any:
-    """κ = 1 + Σ_j max(0, V_j/V_0 − 1), where every V_j is about V_0 on independent data.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> float(inflation(np, np.array([3.0, 0.5]), 2.0))
-    1.5
-    """
-    ratios = totals / xp.where(total > 0.0, total, 1.0)
-    return 1.0 + xp.where(ratios > 1.0, ratios - 1.0, 0.0 * ratios).sum()
+def inflation(totals: Any, total: Any) -> Any:
+    """κ = 1 + Σ_j max(0, V_j/V_0 − 1), where every V_j is about V_0 on independent data."""
+    return 1.0 + (totals / (total + (total == 0.0)) - 1.0).clip(0.0).sum()
 
 
 @lru_cache
-def stride_of(entries: int) -> int:
-    """Distance of the coordinates in the sketch: 1 up to ``WIDTH`` of them, otherwise a prime.
+def stride_of(entries: int, most: int = WIDTH) -> int:
+    """Distance of the coordinates in a sample: 1 up to ``most`` of them, otherwise a prime.
 
-    Every coordinate of u has the same scale, so that κ can be estimated from some of them. A prime
+    κ and the distance are ratios of sums over coordinates, so that some of them suffice. A prime
     distance visits all columns of a layer, unless their number is a multiple of it.
 
     Examples
@@ -159,17 +153,12 @@ def stride_of(entries: int) -> int:
     >>> stride_of(1024), stride_of(1025), stride_of(784 * 512)
     (1, 2, 397)
     """
-    found = -(-entries // WIDTH)
+    found = -(-entries // most)
     while any(found % k == 0 for k in range(2, math.isqrt(found) + 1)):
         found += 1
     return max(1, found)
 
 
-def width_of(entries: int) -> int:
-    """Number of coordinates in the sketch."""
-    return len(range(0, entries, stride_of(entries)))
-
-
-def _larger(xp: Any, a: Any, b: Any) -> Any:
-    """The larger of two numbers; torch.maximum takes no Python numbers."""
-    return xp.where(a > b, a, b)
+def width_of(entries: int, most: int = WIDTH) -> int:
+    """Number of coordinates in a sample."""
+    return len(range(0, entries, stride_of(entries, most)))

@@ -51,15 +51,6 @@ class Profile(NamedTuple):
     ratios: Array
     blocks: Array
 
-    def _rises_above(self, plateau: float) -> bool:
-        """Whether a level with few blocks clearly exceeds the ``plateau`` of the others.
-
-        The mean of n squares of one normal variable has a relative error of √(2/n).
-        """
-        few = self.blocks < MIN_BLOCKS
-        noise = 1.0 + 4.0 * np.sqrt(2.0 / self.blocks[few])
-        return bool(np.any(self.ratios[few] > RISING * max(1.0, plateau) * noise))
-
     def correlation_scale(self, at_half: float = BLOCK_AT_HALF) -> CorrelationScale:
         """The scale at which the ratios have risen half the way to their plateau.
 
@@ -78,11 +69,14 @@ class Profile(NamedTuple):
         False
         """
         sure = self.blocks >= MIN_BLOCKS
-        lengths, ratios = self.lengths[sure].astype(float), self.ratios[sure]
+        lengths, ratios, few = self.lengths[sure].astype(float), self.ratios[sure], ~sure
         if len(ratios) < 2:
             return CorrelationScale(1.0, False)
         plateau = float(ratios.max())
-        resolved = bool(ratios[-1] <= RISING * ratios[:-1].max()) and not self._rises_above(plateau)
+        # The mean of n squares of one normal variable has a relative error of √(2/n).
+        limits = RISING * max(1.0, plateau) * (1.0 + 4.0 * np.sqrt(2.0 / self.blocks[few]))
+        rises = ratios[-1] > RISING * ratios[:-1].max() or (self.ratios[few] > limits).any()
+        resolved = not rises
         if plateau <= RISING:
             return CorrelationScale(1.0, resolved)
         half = 1.0 + 0.5 * (plateau - 1.0)

@@ -1,8 +1,7 @@
 """Steps that depend only on the step count: constant, inverse square root and inverse."""
 
-import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive
@@ -31,6 +30,7 @@ class Constant:
     """
 
     alpha: float
+    power: ClassVar[float] = 0.0  # of 1/t
 
     def __post_init__(self) -> None:
         check_positive(self.alpha, "alpha")
@@ -40,37 +40,20 @@ class Constant:
         return Stateless()
 
     def move(self, state: Stateless, direction: Array, step: int, x: Array) -> Array:
-        """α g_t."""
-        return self.alpha * direction
+        """η_t g_t."""
+        size: float = self.alpha / step**self.power
+        return size * direction
 
 
 @dataclass(frozen=True)
 class InverseSqrt(Constant):
-    """η_t = α/√t, where t counts steps.
+    """η_t = α/√t, where t counts steps; see :class:`Constant`."""
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> InverseSqrt(1.0).move(Stateless(), np.array([2.0]), step=4, x=np.zeros(1))
-    array([1.])
-    """
-
-    def move(self, state: Stateless, direction: Array, step: int, x: Array) -> Array:
-        """α g_t/√t."""
-        return self.alpha / math.sqrt(step) * direction
+    power = 0.5
 
 
 @dataclass(frozen=True)
 class Inverse(Constant):
-    """η_t = α/t, where t counts steps.
+    """η_t = α/t, where t counts steps; see :class:`Constant`."""
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> Inverse(1.0).move(Stateless(), np.array([2.0]), step=4, x=np.zeros(1))
-    array([0.5])
-    """
-
-    def move(self, state: Stateless, direction: Array, step: int, x: Array) -> Array:
-        """α g_t/t."""
-        return self.alpha / step * direction
+    power = 1.0

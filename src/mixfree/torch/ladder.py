@@ -1,42 +1,28 @@
 """The ladder for PyTorch: vector updates around the scalar rule of the reference."""
 
 import math
-from operator import mul
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import torch
 from torch.optim.optimizer import ParamsT
 
 from mixfree import steps
-from mixfree.base.arithmetic import farthest_of
+from mixfree.dropins import farthest
 from mixfree.steps import ladder_rule as rule
-from mixfree.steps.ladder_rule import BLOCK, LEVELS, MARGIN, Scale
+from mixfree.steps.ladder_rule import BLOCK, LEVELS, MARGIN, SAMPLE, WIDTH, Numbers, Scale
 from mixfree.steps.profile import CorrelationScale, Profile
 from mixfree.torch.stream import Given, StreamOptimizer, check_multiplier
-from mixfree.torch.tensors import (
-    Tensors,
-    first_entry,
-    local,
-    norm,
-    numbers,
-    sketch,
-    summed,
-    sums_dtype,
-    wide,
-)
-
-FARTHEST = 1e15  # largest λ whose squares can be summed in float32; float64 has more room
-Points = dict[torch.Tensor, torch.Tensor]  # tensors by the parameter they belong to
+from mixfree.torch.tensors import Sample, Tensors, local, norm, wide
 
 
 class Ladder(StreamOptimizer):
     """AdaGrad with its own distance and one factor for the correlation of gradients.
 
     It needs no learning rate: see :class:`mixfree.steps.Ladder`, whose twin it is. The parameters
-    of all groups are one point. State: five numbers per weight, six with ``output="weighted"`` or
-    ``"average"``, and a sketch of at most 29·1,024 numbers.
+    of all groups are one point. State: two numbers per weight, three with ``output="weighted"`` or
+    ``"average"``, and less than 80,000 numbers in all.
 
     Parameters
     ----------
@@ -71,6 +57,8 @@ class Ladder(StreamOptimizer):
     >>> opt.steps, bool((w - torch.tensor([1.0, 2.0, 3.0])).norm() < 0.2)
     (600, True)
     """
+
+    _sampled = 0  # number of parameters for which the samples were made
 
     def __init__(
         self,
@@ -108,7 +96,7 @@ class Ladder(StreamOptimizer):
 
     def profile(self) -> Profile:
         """Return the correlation profile of the gradients: see :class:`mixfree.steps.Ladder`."""
-        totals = self._levels()["totals"].double().cpu().numpy()
+        totals = self._whole(self._parameters())["totals"].double().cpu().numpy()
         state: Any = SimpleNamespace(total=float(totals[-1]), totals=totals[:-1])
         return steps.Ladder(block=self.run["block"]).profile(state, self.steps)
 
@@ -117,105 +105,81 @@ class Ladder(StreamOptimizer):
         return self.profile().correlation_scale()
 
     def _take(self, given: list[Given]) -> bool | None:
-        run, params = self.run, self._parameters()
-        points = {p: self._point(p) for p in params}
-        gradients = [g for each in given for g in each.gradients]
-        if gradients and not math.isfinite(norm(gradients, params[0])):
+        params = self._parameters()
+        if not math.isfinite(norm([g for each in given for g in each.gradients], params[0])):
             return None
-        self._begin(points)
-        given = [
-            each._replace(gradients=[g.to(points[p].dtype) for p, g in zip(*each[1:], strict=True)])
-            for each in given
-        ]
-        weights, dots = self._pull(given, points)
+        run, whole = self.run, self._whole(params)
+        points = {p: self._point(p) for p in params}
+        gradients: dict[Any, Any] = dict.fromkeys(params)
+        for each in given:
+            for p, g in zip(each.params, each.gradients, strict=True):
+                gradients[p] = g if g.dtype == points[p].dtype else g.to(points[p].dtype)
         self._count_step()
         if run["alpha"] is None:
-            self._search(weights, dots, points)
-        directions: Points = {}
-        for _, moving, gradients in given:
-            squares = self._get("squares", moving)
-            torch._foreach_addcmul_(squares, gradients, gradients, run["lam"] ** 2)
-            roots = torch._foreach_rsqrt(squares)
-            torch._foreach_mul_(roots, gradients)
-            directions |= zip(moving, roots, strict=True)
-        self._move(given, points, directions)
-        # u is λ times the directions, and its sketch has a weight of λ √t.
-        self._climb(self._sketch(directions), run["lam"] ** 2 * math.sqrt(run["steps"]))
+            self._search(whole, gradients, points)
+        for group, moving, _ in given:
+            self._move(group, moving, [gradients[p] for p in moving], [points[p] for p in moving])
+        self._climb(whole, gradients)
         return True
 
-    def _pull(self, given: list[Given], points: Points) -> tuple[list[float], Tensors]:
-        """Add λ g to its sum; return λ and g·(o − x) of every parameter."""
-        weights, dots = [], []
-        for group, params, gradients in given:
-            weight = self.run["lam"] * float(group["lr"])
-            torch._foreach_add_(self._get("weighted_sum", params), gradients, alpha=weight)
-            ahead = torch._foreach_sub(self._get("origin", params), [points[p] for p in params])
-            for g, way in zip(gradients, ahead, strict=True):
-                dots.append(torch.dot(g.reshape(-1), way.reshape(-1)))
-                weights.append(weight)
-        return weights, dots
-
-    def _begin(self, points: Points) -> None:
-        """Set the first distance, and the state of parameters that are new."""
-        run = self.run
-        if run["lam"] == 0.0:
-            like, xs = next(iter(points)), list(points.values())
-            rms = norm(xs, like) / math.sqrt(max(1, sum(p.numel() for p in points)))
-            largest = norm(xs, like, largest=True)
-            first = run["first"] or float(rule.first_distance(np, largest, rms))
-            run["rbar"] = float(first if run["alpha"] is None else run["alpha"])
-            run["lam"] = first if run["alpha"] is None else 1.0
-        for p in points:
-            if "origin" not in self.state[p]:
-                x = p.detach().to(wide(p.dtype), copy=True)
-                # The smallest normal number, so that 0/√Q is 0.
-                tiny = torch.full_like(x, torch.finfo(x.dtype).tiny)
-                new = {"origin": x, "before": x.clone(), "squares": tiny}
-                self.state[p].update(new, weighted_sum=torch.zeros_like(x))
-
-    def _search(self, weights: list[float], dots: Tensors, points: Points) -> None:
+    def _search(self, whole: dict[str, Any], gradients: Any, points: Any) -> None:
         """Update r̄ and λ, and restart from the mean point if the run has arrived."""
-        run, params, t = self.run, list(points), self.steps
+        run, t, moved = self.run, self.steps, 0.0
         mean = "average" if run["output"] == "recent" else "mean"
         if mean == "mean":
-            self._lerp(mean, list(points.values()), rule.newest_share(t))
-        means, moved = self._get(mean, params), 0.0
+            self._lerp(mean, rule.newest_share(t))
+        x, g = self._sample(points.values(), SAMPLE), self._sample(gradients.values(), SAMPLE)
+        rates = [float(group["lr"]) for group in self.param_groups for _ in group["params"]]
+        if any(rate != 1.0 for rate in rates):
+            pairs = zip(rates, points.values(), strict=True)
+            g *= self._sample([torch.full_like(at, rate) for rate, at in pairs], SAMPLE)
+        found = rule.pull(whole["weighted_sum"], whole["origin"], g, x, run["lam"])
+        whole["weighted_sum"], (size, along) = found[0], torch.stack(found[1:]).tolist()
         if rule.ends_epoch(t):
-            before = self._get("before", params)
-            moved = norm(list(torch._foreach_sub(means, before)), params[0], largest=True)
-            torch._foreach_copy_(before, means)
-        pulls = self._get("weighted_sum", params)
-        sizes = [pull.sum() for pull in torch._foreach_abs(pulls)]
-        found = numbers([*dots, *sizes], params[0])
-        numerator = sum(map(mul, weights, found))
-        size = sum(found[len(dots) :])
-        scale = Scale(run["rbar"], run["lam"], run["numerator"] + numerator, run["margin"])
-        arrived, scale = rule.update_scale(np, scale, size, moved)
-        run.update({name: float(value) for name, value in scale._asdict().items()})
+            means = self._sample([self.state[p][mean] for p in points], SAMPLE)
+            moved = float((means - whole["before"]).abs().amax())
+            whole["before"] = means
+        scale = Scale(run["rbar"], run["lam"], run["numerator"] + along, run["margin"])
+        arrived, scale = rule.update_scale(Numbers, scale, size, moved)
+        run.update(scale._asdict())
         if arrived:
-            torch._foreach_copy_(self._get("origin", params), means)
-            torch._foreach_zero_(pulls)
-        farthest = farthest_of(float) if means[0].dtype == torch.float64 else FARTHEST
-        if run["lam"] > farthest:
+            whole["origin"] = means.clone()
+            whole["weighted_sum"].zero_()
+        most = farthest(next(iter(points.values())).dtype == torch.float64)
+        if run["lam"] > most:
             raise ValueError(
-                f"steps exceed {farthest:.0e} at sample {self.samples + 1}: the loss falls without "
+                f"steps exceed {most:.0e} at sample {self.samples + 1}: the loss falls without "
                 "end, or its gradient never changes; the parameters no longer move"
             )
 
-    def _move(self, given: list[Given], points: Points, directions: Points) -> None:
+    def _move(
+        self, group: dict[str, Any], params: Tensors, gradients: Tensors, at: Tensors
+    ) -> None:
         """Subtract r̄ u/√κ, which is at most r̄, and decay."""
-        run = self.run
-        factor = run["rbar"] * run["lam"] / math.sqrt(run["kappa"])
-        for group, params, _ in given:
-            lr, decay = float(group["lr"]), float(group["weight_decay"])
-            if decay:
-                torch._foreach_mul_([points[p] for p in params], 1.0 - lr * self.rate * decay)
-            moved = [points[p] for p in params]
-            torch._foreach_add_(moved, [directions[p] for p in params], alpha=-lr * factor)
-            for p in params:
-                if points[p].dtype != p.dtype:
-                    local(p).copy_(points[p])
-                    self.state[p]["lost"] = points[p].sub_(local(p))
+        run, lr, decay = self.run, float(group["lr"]), float(group["weight_decay"])
+        factor = -lr * run["rbar"] * run["lam"] / math.sqrt(run["kappa"])
+        if decay:
+            torch._foreach_mul_(at, 1.0 - lr * self.rate * decay)
+        squares = [local(self.state[p]["squares"]) for p in params]
+        torch._foreach_addcmul_(squares, gradients, gradients, run["lam"] ** 2)
+        torch._foreach_addcmul_(at, gradients, torch._foreach_rsqrt(squares), factor)
+        for p, x in zip(params, at, strict=True):
+            if x.dtype != p.dtype:
+                local(p).copy_(x)
+                self.state[p]["lost"] = x.sub_(local(p))
+
+    def _climb(self, whole: dict[str, Any], gradients: Any) -> None:
+        """Add the sketch of λ√t·u to the levels, and update κ at the end of a block."""
+        run, carry, totals = self.run, whole["carry"], whole["totals"]
+        squares = self._sample([self.state[p]["squares"] for p in gradients], WIDTH)
+        u = self._sample(gradients.values(), WIDTH) * squares.rsqrt_()
+        weight = run["lam"] ** 2 * math.sqrt(run["steps"])
+        totals[-1].add_(torch.dot(u, u), alpha=weight**2)
+        carry.add_(u, alpha=weight)
+        if run["steps"] % run["block"] == 0:
+            rule.climb(whole["halves"], totals, carry, run["steps"] // run["block"])
+            carry.zero_()
+            run["kappa"] = float(rule.inflation(totals[:-1], totals[-1]))
 
     def _point(self, p: torch.Tensor) -> torch.Tensor:
         """The parameter before it was rounded; the parameter itself from float32 on.
@@ -228,46 +192,41 @@ class Ladder(StreamOptimizer):
         point, lost = local(p).to(wide(p.dtype)), self.state[p].get("lost")
         return point if lost is None else point + lost
 
-    def _get(self, name: str, params: Tensors) -> Tensors:
-        return [local(self.state[p][name]) for p in params]
-
-    def _levels(self) -> dict[str, torch.Tensor]:
-        """Return the state of the first parameter, which also has that of the sketch."""
+    def _sample(self, tensors: Iterable[torch.Tensor | None], most: int) -> torch.Tensor:
+        """Return at most so many entries of the vector of all parameters; 0 where there is none."""
         params = self._parameters()
-        state, like = self.state[params[0]], local(params[0])
-        width = rule.width_of(sum(p.numel() for p in params))
-        if "carry" not in state:
-            zeros = torch.zeros(LEVELS + 1, width, dtype=sums_dtype(like.device)).to(like.device)
-            state.update(carry=zeros[0].clone(), halves=zeros[1:].clone(), totals=zeros[:, 0])
-        more = width - len(state["carry"])
-        if more:  # parameters were added
-            for name in ("carry", "halves"):
-                state[name] = torch.nn.functional.pad(state[name], (0, more))
-        found: dict[str, torch.Tensor] = state
-        return found
+        if self._sampled != len(params):
+            self._samples = {most: Sample(params, most) for most in (SAMPLE, WIDTH)}
+            self._sampled = len(params)
+        return self._samples[most].of(tensors)
 
-    def _sketch(self, directions: Points) -> torch.Tensor:
-        """Return the sketch of the directions, zero for parameters that do not move."""
-        params, parts, at = self._parameters(), {}, 0
-        for p in params:
-            if p in directions:
-                parts[at + first_entry(p)] = directions[p]
-            at += p.numel()
-        return summed(sketch(parts, rule.stride_of(at), self._levels()["carry"]), params[0])
-
-    def _climb(self, sketched: torch.Tensor, weight: float) -> None:
-        """Add the latest sketch to the levels, and update κ at the end of a block."""
-        run, levels = self.run, self._levels()
-        totals = levels["totals"]
-        totals[-1].add_(torch.dot(sketched, sketched), alpha=weight**2)
-        levels["carry"].add_(sketched, alpha=weight)
-        if run["steps"] % run["block"] == 0:
-            blocks, level = run["steps"] // run["block"], 0
-            carry, halves = levels["carry"], levels["halves"]
-            while blocks >> level & 1 == 0:  # a binary counter: see `climb` of the rule
-                totals[level] += (carry - halves[level]).square().sum()
-                carry = carry + halves[level]
-                level += 1
-            halves[level] = carry
-            levels["carry"].zero_()
-            run["kappa"] = float(rule.inflation(torch, totals[:-1], totals[-1]))
+    def _whole(self, params: Tensors) -> dict[str, Any]:
+        """Return the state of the first parameter, which also has that of the whole vector."""
+        run = self.run
+        whole: dict[str, Any] = self.state[params[0]]
+        fresh = [p for p in params if "squares" not in self.state[p]]
+        if not fresh:
+            return whole
+        points = [self._point(p) for p in params]
+        entries = sum(p.numel() for p in params)
+        if run["lam"] == 0.0:
+            largest = norm(points, params[0], largest=True)
+            rms = norm(points, params[0]) / math.sqrt(max(1, entries))
+            scale = rule.first_scale(Numbers, run["alpha"], run["first"], largest, rms)
+            run.update(rbar=float(scale.rbar), lam=float(scale.lam))
+        old, at = entries - sum(p.numel() for p in fresh), self._sample(points, SAMPLE)
+        levels = at.new_zeros(LEVELS + 1, rule.width_of(entries))
+        new = {"origin": at, "before": at.clone(), "weighted_sum": torch.zeros_like(at)}
+        new |= {"carry": levels[0].clone(), "halves": levels[1:].clone()}
+        for name, value in new.items():
+            most = WIDTH if name in ("carry", "halves") else SAMPLE
+            # Parameters were added: if other coordinates are sampled now, the search begins anew.
+            if old and rule.stride_of(old, most) == rule.stride_of(entries, most):
+                value = torch.cat([whole[name], value[..., whole[name].shape[-1] :]], -1)
+            whole[name] = value
+        whole.setdefault("totals", levels[:, 0])
+        for p in fresh:
+            # The smallest normal number, so that 0/√Q is 0.
+            x = torch.zeros_like(p, dtype=wide(p.dtype))
+            self.state[p]["squares"] = x.fill_(torch.finfo(x.dtype).tiny)
+        return whole

@@ -41,15 +41,13 @@ class MAG(WindowOptimizer):
 
     Examples
     --------
-    >>> import torch
-    >>> model = torch.nn.Linear(2, 1)
-    >>> opt = MAG(model.parameters(), levels=3)
-    >>> for x, y in [(torch.ones(2), 1.0), (torch.zeros(2), 0.0)] * 5:
-    ...     opt.zero_grad()
-    ...     (model(x) - y).square().sum().backward()
+    >>> w = torch.nn.Parameter(torch.zeros(1))
+    >>> opt = MAG([w], levels=1)
+    >>> for _ in range(4):
+    ...     w.grad = torch.tensor([-1.0])
     ...     opt.step()
-    >>> opt.samples, opt.steps, opt.stepped
-    (10, 2, True)
+    >>> opt.steps, opt.eval(), w.item(), opt.train(), w.item()
+    (2, None, 0.5, None, 1.7071...)
     """
 
     def __init__(
@@ -77,9 +75,7 @@ class MAG(WindowOptimizer):
             for group in self.param_groups
         ]
         every = [p for _, params in summed for p in params]
-        if not every:
-            return
-        size = norm([local(self.state[p]["sum"]) for p in every], every[0])
+        size = norm([local(self.state[p]["sum"]) for p in every], self._parameters()[0])
         root = self.run["root"] = math.hypot(self.run["root"], scale * size)
         for group, params in summed:
             if not params or root == 0.0:

@@ -10,7 +10,15 @@ from torch.utils.data import Dataset, IterableDataset, default_collate, get_work
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole, shown
 from mixfree.base.state import loading
-from mixfree.dropins.reservoir import LARGEST_CAPACITY, Balanced, Plan, Uniform, keys_of, plan
+from mixfree.dropins.reservoir import (
+    LARGEST_CAPACITY,
+    Balanced,
+    Plan,
+    Uniform,
+    check_batch,
+    keys_of,
+    plan,
+)
 from mixfree.torch.nested import flatten, rebuild
 
 FORMAT = 1  # version of state_dict
@@ -52,8 +60,8 @@ class Memory:
     ...     x, y = memory.mix((numbers, {"double": 2 * numbers}))
     >>> x[:10].tolist(), len(x), bool((y["double"] == 2 * x).all())
     ([990, 991, 992, 993, 994, 995, 996, 997, 998, 999], 40, True)
-    >>> memory.kept, memory.seen
-    (100, 1000)
+    >>> memory.kept, memory.seen, memory.shuffle_size
+    (100, 1000, 375)
     """
 
     def __init__(
@@ -99,13 +107,6 @@ class Memory:
 
         The rows of a buffer of B entries are B samples old on average; drawn rows are as old as
         half of the stream so far, and fresh ones are new.
-
-        Examples
-        --------
-        >>> memory = Memory(capacity=100)
-        >>> _ = memory.mix(torch.arange(10_000))
-        >>> memory.kept, memory.shuffle_size
-        (100, 2500)
         """
         return self.seen * self.draws // (2 * (1 + self.draws))
 
@@ -124,7 +125,10 @@ class Memory:
             If its structure differs from that of earlier batches. Nothing has changed then.
         """
         fresh = flatten(batch)
-        count = self._check_batch(fresh)
+        for name, rows in fresh.items():
+            if rows.layout != torch.strided:
+                raise ValueError(f"{name} must be a dense tensor, not {rows.layout}")
+        count = check_batch(fresh, self._samples)
         labels = self._labels_of(batch, count)
         room = self._samples or {name: self._room_for(rows) for name, rows in fresh.items()}
         keys, first = keys_of(self.seed, self._stream()), self.seen
@@ -217,29 +221,6 @@ class Memory:
             there = torch.distributed.is_available() and torch.distributed.is_initialized()
             self.rank = torch.distributed.get_rank() if there else 0
         return self.rank * RANKS + self._worker
-
-    def _check_batch(self, fresh: Mapping[str, torch.Tensor]) -> int:
-        """Check that the batch is like earlier ones, and return its number of rows."""
-        if self._samples and self._samples.keys() != fresh.keys():
-            raise ValueError(
-                f"batch must have tensors {sorted(self._samples)} as before, not {sorted(fresh)}"
-            )
-        counts = {len(rows) if rows.ndim else None for rows in fresh.values()}
-        if len(counts) != 1 or None in counts:
-            raise ValueError(
-                "tensors of a batch must have the same number of rows, not shapes "
-                f"{[tuple(rows.shape) for rows in fresh.values()]}"
-            )
-        for name, rows in fresh.items():
-            before = self._samples.get(name, rows)
-            if rows.layout != torch.strided:
-                raise ValueError(f"{name} must be a dense tensor, not {rows.layout}")
-            if (rows.shape[1:], rows.dtype) != (before.shape[1:], before.dtype):
-                raise ValueError(
-                    f"rows of {name} must be {before.dtype} of shape {tuple(before.shape[1:])} as "
-                    f"before, not {rows.dtype} of shape {tuple(rows.shape[1:])}"
-                )
-        return int(counts.pop() or 0)
 
     def _labels_of(self, batch: Any, count: int) -> Array | None:
         if self.balance_by is None:

@@ -14,6 +14,7 @@ from mixfree.dropins import OUTPUTS, newest_weight
 from mixfree.torch.tensors import Tensors, local, wide
 
 TORCH_ADDS = {"differentiable", "param_names"}  # options of a group that a state may lack
+FORMAT = 2  # version of the state
 LEAST_LR = 0.1  # a smaller lr must have been meant for another optimiser
 
 
@@ -30,18 +31,6 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
 
     Everything is where torch looks for it, so that it is saved, loaded and copied as for any torch
     optimiser: tensors in ``state``, settings and counts in the groups (counts in the first).
-
-    Parameters
-    ----------
-    params
-        As for any torch optimiser.
-    defaults
-        Default options of parameter groups.
-    output
-        ``"average"``, ``"weighted"`` (weights proportional to t), ``"recent"`` (weights that grow
-        as t³) or ``"last"`` (no average).
-    counts
-        Numbers of a run at its start.
     """
 
     def __init__(
@@ -49,6 +38,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
     ) -> None:
         check_one_of(output, "output", OUTPUTS)
         counts |= {"samples": 0, "steps": 0, "skipped": 0, "stepped": False, "swapped": False}
+        counts["format"] = FORMAT
         super().__init__(params, {**defaults, "output": output, **counts})
 
     @abstractmethod
@@ -125,22 +115,11 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         """Replace the parameters by the average, until :meth:`train` is called.
 
         With ``output="last"`` the parameters do not change.
-
-        Examples
-        --------
-        >>> from mixfree.torch import MAG
-        >>> w = torch.nn.Parameter(torch.zeros(1))
-        >>> opt = MAG([w], levels=1)
-        >>> for _ in range(4):
-        ...     w.grad = torch.tensor([-1.0])
-        ...     opt.step()
-        >>> opt.eval(), w.item(), opt.train(), w.item()
-        (None, 0.5, None, 1.7071...)
         """
         if not self.run["swapped"] and self.run["output"] != "last":
             for p in self._parameters():
                 self.state[p]["own"] = p.detach().clone()
-                p.copy_(self._average(p))
+                p.copy_(self.state[p].get("average", p))
         self.run["swapped"] = True
 
     @_disable_dynamo
@@ -184,18 +163,16 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         self._check_average("average_into()")
         names = [name for group in self.param_groups for name in group.get("param_names", ())]
         theirs = dict(model.named_parameters())
-        missing = [name for name in names if name not in theirs]
-        if missing:
-            raise ValueError(
-                f"model has no parameter named {missing[0]!r}, which the optimiser has"
-            )
+        for name in names:
+            if name not in theirs:
+                raise ValueError(f"model has no parameter named {name!r}, which the optimiser has")
         targets = [theirs[name] for name in names] if names else list(theirs.values())
         mine = self._parameters()
         shapes, others = ([tuple(p.shape) for p in each] for each in (mine, targets))
         if shapes != others:
             raise ValueError(f"model must have parameters of shapes {shapes}, not {others}")
         for p, target in zip(mine, targets, strict=True):
-            target.copy_(self._average(p))
+            target.copy_(self.state[p].get("average", p))
 
     @_disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -208,9 +185,12 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         ValueError
             If the state is of another optimiser. Nothing has changed then.
         """
-        missing = sorted(self.run.keys() - state_dict["param_groups"][0].keys() - TORCH_ADDS)
+        first = state_dict["param_groups"][0]
+        missing = sorted(self.run.keys() - first.keys() - TORCH_ADDS)
         if missing:
             raise ValueError(f"state has no {missing[0]!r}: it is of another optimiser or version")
+        if first["format"] != FORMAT:
+            raise ValueError(f"state has format {shown(first['format'])}, not {FORMAT}")
         super().load_state_dict(state_dict)
         places = [place for group in state_dict["param_groups"] for place in group["params"]]
         for place, p in zip(places, self._parameters(), strict=True):
@@ -226,12 +206,11 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None]
             gradients = [local(p.grad) for p in params]
-            for gradient in gradients:
-                if gradient.layout != torch.strided:
-                    raise ValueError(
-                        f"gradient of sample {self.samples + 1} is sparse, but only dense "
-                        "gradients can be summed: make the embedding with sparse=False"
-                    )
+            if any(gradient.layout != torch.strided for gradient in gradients):
+                raise ValueError(
+                    f"gradient of sample {self.samples + 1} is sparse, but only dense gradients "
+                    "can be summed: make the embedding with sparse=False"
+                )
             if params and self._ascends(group):
                 gradients = list(torch._foreach_neg(gradients))
             if params:
@@ -245,22 +224,20 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         """Count a step, and add the current parameters to the average."""
         self.run["steps"] += 1
         if self.run["output"] != "last":
-            weight = newest_weight(self.run["output"], self.run["steps"])
-            self._lerp("average", [local(p) for p in self._parameters()], weight)
+            self._lerp("average", newest_weight(self.run["output"], self.run["steps"]))
 
-    def _lerp(self, name: str, points: Tensors, weight: float) -> None:
-        """Move an average towards the points; a parameter that is new was constant until now."""
-        params = self._parameters()
-        for p in params:
-            if name not in self.state[p]:
-                self.state[p][name] = p.detach().to(wide(p.dtype), copy=True)
-        averages = [local(self.state[p][name]) for p in params]
-        points = [x.to(mean.dtype) for x, mean in zip(points, averages, strict=True)]
+    def _lerp(self, name: str, weight: float) -> None:
+        """Move an average towards the point; a parameter that is new was constant until now."""
+        averages, points = [], []
+        for p in self._parameters():
+            state = self.state[p]
+            if name not in state:
+                state[name] = p.detach().to(wide(p.dtype), copy=True)
+            averages.append(local(state[name]))
+            points.append(local(p))
+            if points[-1].dtype != averages[-1].dtype:
+                points[-1] = points[-1].to(averages[-1].dtype)
         torch._foreach_lerp_(averages, points, weight)
-
-    def _average(self, p: torch.Tensor) -> torch.Tensor:
-        average: torch.Tensor = self.state[p].get("average", p)
-        return average
 
     def _check_average(self, asked: str) -> None:
         if self.run["output"] == "last":
@@ -297,13 +274,9 @@ def check_multiplier(lr: float) -> None:
 
 
 def averaged(optimizer: torch.optim.Optimizer) -> AbstractContextManager[None]:
-    """Call :meth:`StreamOptimizer.averaged` of a wrapped optimiser, as by ``accelerate``.
+    """Call ``averaged()`` of an optimiser of :mod:`mixfree.torch` that is wrapped, at any depth.
 
-    Parameters
-    ----------
-    optimizer
-        An optimiser of :mod:`mixfree.torch`, or a wrapper with an attribute ``optimizer``, at any
-        depth.
+    Wrappers, as that of ``accelerate``, have an attribute ``optimizer``.
 
     Examples
     --------

@@ -1,11 +1,15 @@
 """Arithmetic on lists of tensors: one point made of many parameters, whole or sharded."""
 
 import math
+from collections.abc import Iterable
+from math import inf
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
+
+from mixfree.steps.ladder_rule import stride_of, width_of
 
 Tensors = list[torch.Tensor]
 WITHOUT_FLOAT64 = ("mps", "xla")  # device types
@@ -37,14 +41,6 @@ def summed(values: torch.Tensor, like: torch.Tensor, largest: bool = False) -> t
     return values
 
 
-def numbers(values: Tensors, like: torch.Tensor, largest: bool = False) -> list[float]:
-    """Return tensors of one number each as numbers, over all processes, in one read."""
-    if not values:
-        return []
-    found: list[float] = summed(torch.stack(values), like, largest).tolist()
-    return found
-
-
 def norm(tensors: Tensors, like: torch.Tensor, largest: bool = False) -> float:
     """Return the Euclidean norm over all tensors, or the largest entry.
 
@@ -53,14 +49,14 @@ def norm(tensors: Tensors, like: torch.Tensor, largest: bool = False) -> float:
     >>> norm([torch.tensor([3.0]), torch.tensor([[4.0]])], torch.zeros(1))
     5.0
     """
-    parts = [part for part in tensors if part.numel()]
-    if not parts:
-        parts = [torch.zeros(1, dtype=torch.float32, device=local(like).device)]
-    norms = torch.stack(torch._foreach_norm(parts, torch.inf if largest else 2.0))
-    norms = norms.to(sums_dtype(norms.device))
-    if largest:
-        return float(summed(norms.amax(), like, largest))
-    return math.sqrt(float(summed((norms * norms).sum(), like)))
+    parts = [part for part in tensors if part.numel()] or [torch.zeros(1)]
+    found = torch.stack(torch._foreach_norm(parts, inf if largest else 2.0)).tolist()
+    value = max(found) if largest else math.hypot(*found)
+    if isinstance(like, DTensor):
+        power = 1 if largest else 2
+        whole = torch.tensor([value**power], dtype=torch.float64)
+        value = float(summed(whole.to(local(like).device), like, largest)) ** (1 / power)
+    return value
 
 
 def first_entry(tensor: torch.Tensor) -> int:
@@ -76,25 +72,33 @@ def first_entry(tensor: torch.Tensor) -> int:
     return found
 
 
-def sketch(parts: dict[int, torch.Tensor], stride: int, like: torch.Tensor) -> torch.Tensor:
-    """Return every ``stride``-th entry of a vector, which is given in parts.
-
-    Parameters
-    ----------
-    parts
-        Tensors by the number of their first entry; all others are 0.
-    like
-        A tensor of the result's size and dtype.
+class Sample:
+    """Every so many of the entries of a vector that is given in parts, one per parameter.
 
     Examples
     --------
-    >>> sketch({0: torch.ones(3), 3: torch.arange(4.0)}, 2, torch.zeros(4))
-    tensor([1., 1., 1., 3.])
+    >>> Sample([torch.ones(3), torch.ones(4)], most=4).of([None, torch.arange(4.0)])
+    tensor([0., 0., 1., 3.], dtype=torch.float64)
     """
-    pieces = {-(-at // stride): t.reshape(-1)[-at % stride :: stride] for at, t in parts.items()}
-    if sum(map(len, pieces.values())) == len(like):
-        return torch.cat(list(pieces.values())).to(like.dtype)
-    total = torch.zeros_like(like)
-    for at, piece in pieces.items():
-        total[at : at + len(piece)] = piece
-    return total
+
+    def __init__(self, params: Tensors, most: int) -> None:
+        sizes = [p.numel() for p in params]
+        stride, self.width = stride_of(sum(sizes), most), width_of(sum(sizes), most)
+        starts = [sum(sizes[:i]) + first_entry(p) for i, p in enumerate(params)]
+        self.cuts = [slice(-start % stride, None, stride) for start in starts]
+        self.places, self.like = [-(-start // stride) for start in starts], params[0]
+        self.dtype, self.stride = sums_dtype(local(params[0]).device), stride
+
+    def of(self, tensors: Iterable[torch.Tensor | None]) -> torch.Tensor:
+        """Return the entries of tensors, one per parameter; ``None`` is 0."""
+        given = [None if t is None else local(t).reshape(-1) for t in tensors]
+        if self.stride > 1:
+            pairs = zip(given, self.cuts, strict=True)
+            given = [None if t is None else t[cut] for t, cut in pairs]
+        if not isinstance(self.like, DTensor) and all(t is not None for t in given):
+            return torch.cat(given).to(self.dtype)
+        total = torch.zeros(self.width, dtype=self.dtype, device=local(self.like).device)
+        for place, piece in zip(self.places, given, strict=True):
+            if piece is not None:
+                total[place : place + len(piece)] = piece
+        return summed(total, self.like)

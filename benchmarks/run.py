@@ -3,9 +3,10 @@
 python benchmarks/run.py [core chains td streams dropins ...]
 
 Tables are also written to ``results/bench-NAME``, from where ``tools/publish.py`` copies them to
-the documentation. By name also networks, which measures losses, and gap, intervals, ladder and
-sensitivity, which measure errors on many seeds: like ``mixfree reproduce``, the latter take a small
-version or another size, write to ``results/NAME``, and continue after an interruption.
+the documentation. By name also networks, which measures losses, tables, which needs more packages,
+and gap, intervals, ladder and sensitivity, which measure errors on many seeds: like
+``mixfree reproduce``, the latter take a small version or another size, write to ``results/NAME``,
+and continue after an interruption.
 """
 
 import argparse
@@ -39,7 +40,7 @@ def main(arguments, results=Path("results")):
     given = parser.parse_args(arguments)
     for name in set(given.names) - modules:
         parser.error(f"there is no {name!r}; choose from {', '.join(sorted(modules))}")
-    for name in given.names or sorted(modules - EXPERIMENTS - {"networks", "billion"}):
+    for name in given.names or sorted(modules - EXPERIMENTS - {"networks", "billion", "tables"}):
         module, command = importlib.import_module(f"benchmarks.{name}"), f"benchmarks/run.py {name}"
         if name in EXPERIMENTS:
             size = {key: getattr(given, key) for key in ("samples", "seeds", "first_seed")}

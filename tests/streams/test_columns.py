@@ -256,7 +256,11 @@ def test_columns_that_give_the_target_away_are_named(tmp_path, capsys, target):
     write(pa.table(data), tmp_path / "d.parquet")
     assert fit(tmp_path / "d.parquet") == 0
     out = capsys.readouterr().out
-    said = "'y' is computed from 'one'," if target == "copy" else "'one' alone explains 100 % of"
+    said = (
+        "'y' is computed from other columns, up to rounding: 'one';"
+        if target == "copy"
+        else "'one' alone explains 100 % of"
+    )
     assert f"warning    {said}" in out
     assert out.count("--leave-out") == 1
     assert fit(tmp_path / "d.parquet", "--leave-out", "o*") == 0

@@ -415,7 +415,10 @@ def test_errors_of_rounding_are_not_told_to_be_correlated(tmp_path, capsys):
         assert run(*command) == 0
         text = capsys.readouterr().out
         assert said in text
-        assert "'sum' is computed from 'a' and 'b' and 'c', up to rounding; if not known" in text
+        assert (
+            "'sum' is computed from other columns, up to rounding: 'a', 'b', 'c'; --leave-out"
+            in text
+        )
         assert (
             "effective" not in text and "correlated" not in text and "intervals are too" not in text
         )
@@ -448,6 +451,18 @@ def test_too_few_rows_are_said_to_be(tmp_path, capsys):
     (tmp_path / "d.csv").write_text("x,z,y\n1,2,3\n2,5,5\n4,1,9\n")
     assert run(*command) == 0
     assert "too few rows to tell" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("codes", "said"), [(60, True), (1, False)])
+def test_a_code_for_gaps_is_named_but_not_a_single_large_value(tmp_path, capsys, codes, said):
+    """Catches the elephant among 83 mammals, and -2e-16 for the R² of a constant."""
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((2, 90))
+    x[:codes] = -200.0
+    _, out = said_of(capsys, tmp_path, pa.table({"x": x, "y": y + 0.1}))
+    assert ("'x' is -200 in about 67 % of the rows, far from all other values" in out) == said
+    assert "means a gap" in out or not said
+    assert re.search(r"^ +0 .*the best constant prediction$", out, re.MULTILINE), out
 
 
 LEAKS = {

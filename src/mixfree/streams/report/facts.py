@@ -24,8 +24,9 @@ PER_FEATURE = 20  # rows per feature needed for useful predictions
 TREND = 0.5  # share of the target that a trend must explain to be mentioned
 MIN_ROWS = 32  # least rows to look for a trend, or for a column that gives the target away
 LEAKED = 0.999  # share of the target that a column alone explains only if it gives it away
+MAX_NAMED = 5  # most columns that are named
 EXPLAINS = 1e-6  # least effect, as a share of the target's, of a column that it is computed from
-MIN_OF_CLASS = 5  # rows of a class that no column has together by chance
+MIN_ALIKE = 5  # rows of a class, or with a code, that are no chance
 MIN_COUNTS = 200  # least sampled targets for a remark on counts
 GROWS = 1.5  # ratio of means, and of variances, between rows of large and small predictions
 MUCH = 0.2  # difference of R² between rows seen and not seen that is a warning
@@ -163,14 +164,15 @@ class Facts:
         if self.only_rounding:
             largest = np.abs(self.effects[0]) > EXPLAINS * targets.std()
             names = [column.name for column, places in self.used_columns if largest[places].any()]
+            listed = ", ".join(map(repr, names[:MAX_NAMED])) + ", …" * (len(names) > MAX_NAMED)
             yield (
-                f"{fit.encoder.target!r} is computed from {' and '.join(map(repr, names))}, up to "
-                f"rounding; if not known before the target, give `exclude={names!r}`"
+                f"{fit.encoder.target!r} is computed from other columns, up to rounding: {listed}; "
+                "`exclude` those that are not known before the target"
             )
             return
         classes, counts = np.unique(targets, return_counts=True)
         of, regression = targets[:, None], fit.encoder.classes is None
-        if len(rows) < MIN_ROWS or not (regression or counts.min() >= MIN_OF_CLASS):
+        if len(rows) < MIN_ROWS or not (regression or counts.min() >= MIN_ALIKE):
             return
         for column, places in self.used_columns:
             if regression or len(places) > 1:
@@ -259,7 +261,8 @@ class Facts:
             for edge in (values.min(), values.max()):
                 others = values[values != edge]
                 share = 1.0 - len(others) / len(values)
-                if share < OFTEN or len(np.unique(others)) < DIFFERENT:
+                many = len(values) - len(others) >= MIN_ALIKE and share >= OFTEN
+                if not many or len(np.unique(others)) < DIFFERENT:
                     continue
                 if np.abs(others - edge).min() > np.ptp(others):
                     yield (

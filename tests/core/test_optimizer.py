@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import mixfree as mf
-from mixfree.domains import Entropic
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Squared
 from mixfree.streams.fit import model_file as models
@@ -151,25 +150,16 @@ def test_more_than_two_to_the_31_samples(name):
     np.testing.assert_allclose(pair[1].x, pair[0].x, rtol=1e-12)
 
 
-def test_the_point_cannot_be_changed_from_outside():
-    opt = mf.SGD(np.zeros(3))
-    opt.tell(np.ones(3))
-    with pytest.raises(ValueError, match="read-only"):
-        opt.x[0] = 5.0
-    kept = opt.x
-    opt.tell(np.ones(3))
-    assert kept[0] != opt.x[0]
-
-
-def test_the_start_and_the_gradient_stay_the_callers():
+def test_points_and_gradients_are_their_owners():
     x0, g = np.zeros(3), np.ones(3)
     opt = mf.MAG(x0)
+    kept = opt.x
     for _ in range(50):
         opt.tell(g)
-    np.testing.assert_array_equal(x0, 0.0)
-    np.testing.assert_array_equal(g, 1.0)
-    x0 += 1.0
-    assert x0.flags.writeable
+    np.testing.assert_array_equal([x0, kept, g], [[0.0] * 3, [0.0] * 3, [1.0] * 3])
+    with pytest.raises(ValueError, match="read-only"):
+        opt.x[0] = 5.0
+    x0 += 1.0  # stays writable
 
 
 @pytest.mark.parametrize(
@@ -199,27 +189,12 @@ def test_foreign_states_are_refused(change, message):
     assert_same_bits(opt.state_dict(), before)
 
 
-def assembled(**parts):
-    start = np.full(SIZE, 1 / SIZE)
-    return mf.Optimizer(start, mf.gradients.Plain(), mf.steps.Constant(0.1), **parts)
-
-
-@pytest.mark.parametrize(
-    ("mine", "theirs", "message"),
-    [
-        ({"domain": mf.Box(0, 1)}, {"domain": mf.Box(0, [1, 1, 1, 2])}, "domain .*'high'"),
-        ({"domain": mf.Simplex(), "mirror": Entropic()}, {"domain": mf.Simplex()}, "mirror"),
-    ],
-    ids=["box", "mirror"],
-)
-def test_states_of_other_parts_are_refused(mine, theirs, message):
+def test_states_of_another_domain_are_refused():
     """Catches settings compared by name only, and arrays left out of them."""
-    saved = run(assembled(**mine), stream(20)).state_dict()
-    target = assembled(**theirs)
-    before = target.state_dict()
-    with pytest.raises(ValueError, match=message):
-        target.load_state_dict(saved)
-    assert_same_bits(target.state_dict(), before)
+    boxes = (mf.Box(-1, [1, 1, 1, k]) for k in (1, 2))
+    mine, theirs = (mf.SGD(np.zeros(SIZE), domain=box, alpha=1.0) for box in boxes)
+    with pytest.raises(ValueError, match=r"domain .*'high'"):
+        mine.load_state_dict(run(theirs, stream(20)).state_dict())
 
 
 def test_a_domains_bounds_survive_a_file(tmp_path):
@@ -270,10 +245,8 @@ def test_a_state_whose_numbers_contradict_each_other_is_refused(name, path, spoi
     options = {"block": 2} if name == "ladder" else {}
     opt = run(make(name, np.zeros(SIZE), **options), stream(7))
     state, kept = opt.state_dict(), opt.state_dict()
-    inside = state
-    for key in path[:-1]:
-        inside = inside[key]
-    inside[path[-1]] = spoil(inside[path[-1]])
+    part, entry = path
+    state[part][entry] = spoil(state[part][entry])
     with pytest.raises(ValueError, match=f"does not fit: .*{message}"):
         opt.load_state_dict(state)
     assert_same_bits(opt.state_dict(), kept)

@@ -12,7 +12,6 @@ correlated or drift (adaptive conformal inference: Gibbs and Candès 2021, Angel
 """
 
 import math
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -69,7 +68,8 @@ class Ahead(State):
 
     def successor(self) -> Self:
         """Return a copy that shares the predictions; only one of the two may be continued."""
-        return copy(self)
+        kept = self.weights, self.tests, self.renewals, self.filled
+        return type(self)(self.rows, self.start, self.due, *kept)
 
     def plain(self) -> dict[str, Any]:
         """Return the fields to save, with the predictions that count."""

@@ -1,6 +1,7 @@
 """Blocks of a stream that do not depend on how it is cut into chunks."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,12 +11,15 @@ from mixfree.base.arithmetic import MAX_VALUE, MIN_VALUE, Array
 from mixfree.base.checks import check_values, check_whole
 from mixfree.base.state import State, shallow
 from mixfree.linear.exact.mapping import ColumnMap
-from mixfree.linear.exact.sums import Sums
+from mixfree.linear.exact.streamsums import StreamSums
 
 Block = tuple[Array, Array, Array | None]  # rows, targets and weights
 
 PARTS = 8  # the next block has at most 1/PARTS of the rows so far
 MAX_PRODUCT_VALUES = 1 << 19  # per matrix product: they stay in a cache
+MIN_BLOCK = 1024  # rows of the first blocks, or 8 per column
+LONG_BLOCKS = 4  # blocks that are summed as one, once there are enough rows
+MAX_BLOCK_VALUES = 1 << 21  # values of such a long block: 16 MB
 
 
 def block_rows(columns: int) -> int:
@@ -25,6 +29,14 @@ def block_rows(columns: int) -> int:
     """
     fit = (MAX_PRODUCT_VALUES // max(columns, 1)).bit_length() - 1
     return 1 << min(max(fit, 8, (columns - 1).bit_length()), 13)
+
+
+@cache
+def block_lengths(columns: int) -> tuple[int, int]:
+    """Return the rows of the first blocks, and of those of a long stream."""
+    block, fit = block_rows(columns), MAX_BLOCK_VALUES // max(columns, 1)
+    first = min(max(MIN_BLOCK, 8 << columns.bit_length() >> 1), block)
+    return first, max(min(LONG_BLOCKS * block, 1 << fit.bit_length() >> 1), block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +90,7 @@ class Fit(State):
     """
 
     together: int = 1  # largest number of equally long blocks that are taken at once
+    _sums: StreamSums
 
     def __init__(self, columns: int) -> None:
         self.columns, self.samples = check_whole(columns, "columns", least=0), 0
@@ -99,8 +112,9 @@ class Fit(State):
         return _block(room.rows, room.targets, room.weights, 0, self._filled)
 
     def _length(self) -> int:
-        """Return the rows of the next block."""
-        raise NotImplementedError
+        """Return the rows of the next block: more on long streams, to join sums less often."""
+        least, most = block_lengths(self.columns)
+        return min(max(1 << (self._sums.rows // PARTS).bit_length() >> 1, least), most)
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Learn from whole blocks."""
@@ -156,10 +170,10 @@ class Fit(State):
         self._room.write(start, _dense(x), y, 1.0 if w is None else w)
         self._filled = end
 
-    def _column_sums(self, others: Sums) -> Array:
-        """Return the weighted sum of each column over the pending rows and those of ``others``."""
-        kept = self._blocks
-        return np.asarray(others.weight * others.mean[: self.columns] + kept.weights @ kept.rows)
+    def column_sums(self) -> Array:
+        """Return the weighted sum of each column over all rows."""
+        total, kept = self._sums.total, self._blocks
+        return np.asarray(total.weight * total.mean[: self.columns] + kept.weights @ kept.rows)
 
     def successor(self) -> Self:
         """Return a copy that shares all arrays; only one of the two may be continued."""

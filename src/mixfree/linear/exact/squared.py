@@ -9,7 +9,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_bytes, check_not_negative
 from mixfree.base.state import shallow
-from mixfree.linear.exact.blocks import PARTS, Chunk, Fit, block_rows
+from mixfree.linear.exact.blocks import Chunk, Fit, block_lengths
 from mixfree.linear.exact.inference import Inference
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.solve import Solution, solve
@@ -18,9 +18,6 @@ from mixfree.linear.exact.sums import Sums, sums_of
 from mixfree.linear.exact.windows import Windows
 
 ROUNDING = 1e-10  # relative size of an error that may be due to the rounding of its sums
-MIN_BLOCK = 1024  # rows of the first blocks, or 8 per column
-LONG_BLOCKS = 4  # blocks that are summed as one, once there are enough rows
-MAX_BLOCK_VALUES = 1 << 21  # values of such a long block: 16 MB
 WINDOWS_SHARE = 8  # the windows of rows take 1/WINDOWS_SHARE of the memory
 
 
@@ -45,7 +42,7 @@ class SquaredFit(Fit):
     ) -> None:
         super().__init__(columns)
         self.l2, self.intercept = check_not_negative(l2, "l2"), bool(intercept)
-        self._memory, self._lengths = int(check_bytes(memory, "memory")), block_lengths(columns)
+        self._memory = int(check_bytes(memory, "memory"))
         self._sums = self._no_sums(columns)
         self._windows = Windows(columns, memory=self._memory // WINDOWS_SHARE)
 
@@ -72,7 +69,9 @@ class SquaredFit(Fit):
 
     def _no_sums(self, columns: int) -> StreamSums:
         """Return sums of no rows; not few rows per batch, since a batch has columns² sums."""
-        return StreamSums(columns, 1, max(self._lengths[0], 4 * columns), memory=self._memory)
+        return StreamSums(
+            columns, 1, max(block_lengths(columns)[0], 4 * columns), memory=self._memory
+        )
 
     def _complete(self, short: bool = False) -> tuple[StreamSums, Windows]:
         """Return sums and windows with the pending rows; with short batches for these alone."""
@@ -112,10 +111,6 @@ class SquaredFit(Fit):
             found.append((weights, 0.0 if errors is None else errors[0]))
         return found
 
-    def column_sums(self) -> Array:
-        """Return the sum of each column over all rows."""
-        return self._column_sums(self._sums.total)
-
     def _errors(self, sums: Sums, weights: Array) -> tuple[float, float] | None:
         with np.errstate(all="ignore"):  # a result that is not finite is unknown
             slopes = weights[0, : len(sums.scatter)]
@@ -127,11 +122,6 @@ class SquaredFit(Fit):
             found = np.array([error, spread]) / sums.weight
         known = error > ROUNDING * size and np.isfinite(found).all()
         return (float(found[0]), float(found[1])) if known else None
-
-    def _length(self) -> int:
-        """Return the rows of the next block: more on long streams, to join sums less often."""
-        least, most = self._lengths
-        return min(max(1 << (self._sums.rows // PARTS).bit_length() >> 1, least), most)
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
         self._sums, self._windows = self._sums.copy(), shallow(self._windows)
@@ -152,15 +142,8 @@ class SquaredFit(Fit):
     def mapped(self, change: ColumnMap) -> Self:
         """Return a fit to the same rows with mapped columns; both may be continued."""
         twin = self._mapped(change)
-        twin._lengths, twin._sums = block_lengths(change.after), self._sums.mapped(change)
+        twin._sums = self._sums.mapped(change)
         if not self._sums.rows:
             twin._sums = twin._no_sums(change.after)
         twin._windows = self._windows.mapped(change, self._memory // WINDOWS_SHARE)
         return twin
-
-
-def block_lengths(columns: int) -> tuple[int, int]:
-    """Return the rows of the first blocks, and of those of a long stream."""
-    block, fit = block_rows(columns), MAX_BLOCK_VALUES // max(columns, 1)
-    first = min(max(MIN_BLOCK, 8 << columns.bit_length() >> 1), block)
-    return first, max(min(LONG_BLOCKS * block, 1 << fit.bit_length() >> 1), block)

@@ -25,7 +25,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_not_negative, check_values, check_whole, shown
 from mixfree.base.sample import UniformSample
 from mixfree.base.state import shallow
-from mixfree.linear.exact.blocks import Chunk, Fit, block_rows
+from mixfree.linear.exact.blocks import PARTS, Chunk, Fit, block_lengths
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.streamsums import StreamSums
 from mixfree.linear.exact.sums import Sums
@@ -147,10 +147,11 @@ class GlmFit(Fit):
         self.settings.loss.check_targets(targets[:, 0])
 
     def _length(self) -> int:
-        """Return the rows of the next block: more as the stream grows, for speed."""
         if self.complete:
             return self.size + 1
-        return min(1 << (self._sums.rows // 8).bit_length() >> 1, block_rows(self.columns))
+        # Beside few kept rows, few are pending.
+        part = 1 << (self._sums.rows // PARTS).bit_length() >> 1
+        return min(part, block_lengths(self.columns)[1])
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Add a block to the sums, and offer its rows to the sample."""
@@ -168,7 +169,7 @@ class GlmFit(Fit):
         self._sums.add(rows, values, weights)
         self._sample.offer([rows, new.targets, new.weights, new.before], at_once=True)
         if self._sums.rows >= self._due:
-            self._update_reference()
+            self._update_reference(self._reference)
 
     def _unpredicted(self, rows: Array, targets: Array, weights: Array | None) -> Kept:
         """Return rows whose predictions are not known."""
@@ -183,14 +184,16 @@ class GlmFit(Fit):
         # Such predictions are far from all targets: a column that hardly varied became huge.
         return np.clip(z, -most, most, out=z)
 
-    def _update_reference(self) -> None:
+    def _update_reference(self, start: Array | None) -> None:
         """Update the reference weights by a fit to some rows of the sample."""
-        rows, self._reference = self._sums.rows, self.rough_weights()
+        sample, rows = self._sample, self._sums.rows
+        some = np.arange(sample.filled)[:: self._stride(sample.filled, REFERENCE_ROWS)]
+        self._reference = self._rough(Kept(*sample.taken(some)), start)
         self._due = int((LATE_GROWTH if rows >= 16 * self.size else GROWTH) * rows)
 
     def rough_weights(self) -> Array:
         """Return weights as good as a sample of some thousand rows gives."""
-        return self._rough(self._rows(REFERENCE_ROWS), self._reference)
+        return self._rough(self._rows(), None) if self.complete else self._reference
 
     def _rough(self, kept: Kept, start: Array | None, most: int = REFERENCE_ROWS) -> Array:
         """Fit to about ``most`` of the kept rows; weights in the units of the rows."""
@@ -200,10 +203,6 @@ class GlmFit(Fit):
         problem = Problem.of(self.settings, few, count, self._total, ridge)
         return problem.weights(problem.solved(start, ROUGH_DECREMENT))
 
-    def column_sums(self) -> Array:
-        """Return the weighted sum of each column over all rows."""
-        return self._column_sums(self._sums.total)
-
     @property
     def _total(self) -> Sums | None:
         return None if self.complete else self._sums.total
@@ -212,13 +211,11 @@ class GlmFit(Fit):
         """Return the stride that leaves about ``most`` of some rows, but enough for the columns."""
         return max(count // max(most, 16 * (self.columns + 1)), 1)
 
-    def _rows(self, most: int | None = None) -> Kept:
-        """Return kept rows in order of arrival, all or about ``most``, of those in the sums."""
+    def _rows(self) -> Kept:
+        """Return the kept rows in order of arrival, of those in the sums."""
         if self.complete:
             return self._unpredicted(*self._waiting)
-        sample = self._sample
-        stride = 1 if most is None else self._stride(sample.filled, most)
-        return Kept(*sample.taken(sample.order[::stride]))
+        return Kept(*self._sample.taken(self._sample.order))
 
     def weights(self) -> Array:
         """Return one row per output in the units of the rows; an intercept is last."""
@@ -298,7 +295,7 @@ class GlmFit(Fit):
             self._sums.merge(theirs._sums)
             self._sample.merge(theirs._sample)
             self._streams = self._streams + theirs._streams
-            self._update_reference()
+            self._update_reference(self._reference)
         self.samples = samples
         self._forget()
 
@@ -316,7 +313,7 @@ class GlmFit(Fit):
         slopes, level = np.split(self._reference, [self.columns], axis=1)
         twin._reference = np.hstack([change.rows(slopes), level])
         if not (change.places or self.complete):  # no weights of the new columns need predict alike
-            twin._reference = twin._rough(twin._rows(REFERENCE_ROWS), None)
+            twin._update_reference(None)
         if twin._filled >= twin._length():
             waiting, twin._blocks = twin._waiting, Chunk.nothing(change.after)
             twin._cut(*waiting)

@@ -35,6 +35,19 @@ def test_long_run_coverage_under_drift(half_life):
     assert abs(np.mean(inside) - 0.9) < 0.015
 
 
+def test_errors_are_followed_after_a_stretch_without_any():
+    """Fails for steps proportional to the width alone: limits of 0 stayed 0 for 1,500 rows."""
+    rng = np.random.default_rng(0)
+    errors = np.where(np.arange(6000) < 3000, 0.0, rng.normal(size=6000))
+    ahead, inside = Ahead.begin(1, 1, True, PARTS), []
+    for new in errors.reshape(-1, 50):
+        low, high = ahead.ends(Squared(), np.zeros(1), 0.9)
+        inside.append((low <= new) & (new <= high))
+        ahead.keep(np.zeros(50), new)
+    assert np.mean(inside[64:80]) > 0.8
+    assert abs(np.mean(inside[80:]) - 0.9) < 0.02
+
+
 def test_sets_of_classes_cover_and_are_never_empty():
     """Fails for sets of all classes above a fixed probability."""
     rng = np.random.default_rng(3)

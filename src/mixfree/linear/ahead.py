@@ -6,9 +6,11 @@ above the upper end :math:`q`, whose number is n,
 
 .. math:: q \leftarrow q + \gamma n (e - a) h ,
 
-and alike for the lower end, where h is half the width. The sum of :math:`e - a` over all rows stays
-bounded, so that the interval covers its share of the rows in the long run, however they are
-correlated or drift (adaptive conformal inference: Gibbs and Candès 2021, Angelopoulos et al. 2023).
+and alike for the lower end, where h is half the width, or the median error of these rows if that is
+larger, so that the ends also follow errors that begin after a stretch without any. The sum of
+:math:`e - a` over all rows stays bounded, so that the interval covers its share of the rows in the
+long run, however they are correlated or drift (adaptive conformal inference: Gibbs and Candès 2021,
+Angelopoulos et al. 2023).
 """
 
 import math
@@ -214,5 +216,6 @@ def _followed(scores: Array, level: float, least: Any = None, floor: float = -ma
         here = slice(start, start + TOGETHER)
         outside = scores[:, here] > np.maximum(limit[:, None], least[here])
         excess = np.sum(outside - share, axis=1)
-        limit = np.maximum(limit + RATE * excess * float(limit.mean()), floor)
+        unit = max(float(limit.mean()), float(np.median(np.abs(scores[:, here]))))
+        limit = np.maximum(limit + RATE * excess * unit, floor)
     return limit

@@ -132,10 +132,6 @@ class GlmInference(BatchMeans):
         return found
 
     @property
-    def _freedom(self) -> int:
-        return super()._freedom if self._by_row is None else self._rows - 1
-
-    @property
     def assumed(self) -> str:
         """What the intervals assume, in words."""
         if self._by_row is None:

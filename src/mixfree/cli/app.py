@@ -26,11 +26,9 @@ COMMANDS = (chain, demo, fit, inspect, methods, predict, report, reproduce, td)
 # Options of other tools, with the Python names of those of mixfree that are meant.
 ELSEWHERE = {
     "alpha": "l2",
-    "jobs": "workers",
     "label": "target",
     "learning_rate": "step_scale",
     "lr": "step_scale",
-    "no_intercept": "fit_intercept",
 }
 
 

@@ -31,7 +31,9 @@ def chain(
         float | None,
         Option(help="Total variation distance that defines the mixing time. Default: 0.25."),
     ] = None,
-    estimate: Annotated[bool, Option("--estimate", help="Estimate it from a path.")] = False,
+    estimate: Annotated[
+        bool, Option("--estimate", help="Estimate it from a path of states.")
+    ] = False,
     column: Annotated[
         str | None, Option(help="Column that contains the path, by name or by number from 1.")
     ] = None,

@@ -17,11 +17,10 @@ def demo(
     seeds: Annotated[int, Option(help="Seeds per method.", min=1)] = 10,
     force: Force = False,
 ) -> None:
-    """Compare the methods with SGD and AdaGrad.
+    """Compare mixfree with SGD and AdaGrad on a stream that mixes slowly.
 
-    All learn the same linear model from the same samples in the same order, from a
-    stream that mixes slowly. MAG and the ladder keep no samples; the exact fit, the default of
-    linear models, keeps sums over them.
+    All learn the same linear model from the same samples in the same order. MAG and the ladder
+    keep no samples; the exact fit, the default of linear models, keeps sums over them.
     """
     from mixfree.base.figures import check_figures, save
     from mixfree.reproduce.engine.statistics import bootstrap

@@ -47,7 +47,7 @@ def fit(
         str,
         Option(
             help="Use of dates: cyclic (hour, weekday, season), calendar (hours and weekdays as "
-            "categories), linear (days), none, or auto: what the rows cover and predicts best."
+            "categories), linear (days), none, or auto: what the rows cover and what predicts best."
         ),
     ] = "auto",
     hash_columns: Annotated[
@@ -62,8 +62,7 @@ def fit(
         float | None, Option(help="Regularisation: adds ½·l2·‖weights‖² to the loss of each row.")
     ] = None,
     half_life: Annotated[
-        str | None,
-        Option(help="Rows after which a row counts half, or auto. Default: never forget."),
+        str | None, Option(help="Forget old rows: rows after which one counts half, or auto.")
     ] = None,
     options: Annotated[
         list[str] | None,
@@ -75,7 +74,7 @@ def fit(
         ),
     ] = None,
     checkpoint_every: Annotated[int | None, Option(help="Save the model every N rows.")] = None,
-    resume: Annotated[bool, Option("--resume", help="Continue the model, if it exists.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue the model with new rows.")] = False,
     workers: Annotated[
         str | None,
         Option(

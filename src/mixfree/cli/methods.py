@@ -25,7 +25,7 @@ OF_COLUMNS = ("categories", "classes")
 
 
 def methods() -> None:
-    """List the methods, and all that --set of `mixfree fit` sets.
+    """List the methods, and the settings of `mixfree fit --set`.
 
     \b
     Example:
@@ -37,7 +37,7 @@ def methods() -> None:
     say(f"{'exact':{wide}} Minimise the loss of all rows, in one pass; auto is exact up to")
     say(f"{'':{wide}} 2,000 weights (1,000 unless the loss is squared) and the ladder above.")
     for method in table().values():
-        say(f"{method.name:{wide}} {method.summary()}")
+        say(f"{method.name:{wide}} {method.summary().replace('``', '')}")
         if options := method.options():
             say(f"{'':{wide}} --set {', '.join(options)}")
     say("", "All methods, by --set NAME=VALUE:")

@@ -23,7 +23,7 @@ Data = Annotated[
     ),
 ]
 Format = Annotated[
-    str | None, Option(help="csv, parquet, arrow or jsonl. Default: by the file name.")
+    str | None, Option(help="csv, parquet, arrow or jsonl. Default: by the extension, else csv.")
 ]
 NoHeader = Annotated[
     bool, Option("--no-header", help="The first line of CSV is a row; columns are c1, c2, ….")
@@ -58,9 +58,7 @@ Missing = Annotated[
 ]
 Force = Annotated[
     bool,
-    Option(
-        "--force", help="Replace a file even if it is an input or no earlier output of this kind."
-    ),
+    Option("--force", help="Replace any file, not only an earlier output of this kind."),
 ]
 Json = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Show no progress.")]

@@ -83,7 +83,7 @@ def test_fit_and_inspect(tmp_path, capsys):
     options = ["--model", model, "-q", "--missing", "skip"]
     one = answer(capsys, "fit", path, *options, "--target", "load")
     assert {each["name"] for each in one["columns"]["used"]} >= {"u u", "when"}
-    assert "--leave-out twice" in one["warnings"][0]
+    assert "up to rounding: 'twice'; --leave-out those" in one["warnings"][0]
     half = answer(capsys, "fit", path, *options, "--target", "load", "--half-life", 200)
     assert half["optimality_gap"] is None
     classes = answer(capsys, "fit", path, *options, "--target", "colour")

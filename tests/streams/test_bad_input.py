@@ -48,7 +48,7 @@ WRONG = {
         ROWS + '{"a": ' + "[" * 10**5 + "]" * 10**5 + "}\n",
         "line 3 is nested too deeply",
     ),
-    "long.jsonl": ('{"y": 1}\n"' + "x" * (9 << 22), "a line is longer than 33,554,432 bytes"),
+    "long.jsonl": ('{"y": 1}\n"' + "x" * (9 << 22), "a line is longer than 8,388,608 bytes"),
     "latin.jsonl": ('{"c": "gr\xf6n", "y": 2}\n', "line 1 is not in UTF-8: iconv"),
     "name.csv": ("gr\xf6sse,y\n1,2\n3,4\n", "a column's name is not in UTF-8"),
     "latin.csv": (

@@ -106,8 +106,7 @@ def test_digits_may_be_grouped(tmp_path):
 
 def test_quoted_texts_may_have_several_lines(tmp_path, monkeypatch):
     """Catches blocks that end within a text, which worked only in files of one block."""
-    for module in (dialect, formats):
-        monkeypatch.setattr(module, "BLOCK", 4_000)
+    monkeypatch.setattr(dialect, "MAX_LINE", 4_000)
     notes = [f'"one{{}}or, ""{"two" if x > 0 else "three"}"""' for x in X]
     weights = []
     for blank in (" ", "\n"):
@@ -124,10 +123,10 @@ def test_quoted_texts_may_have_several_lines(tmp_path, monkeypatch):
 def test_a_quotation_mark_that_is_not_closed(tmp_path, capsys):
     """Catches the remark of PyArrow on its own option."""
     head, rows = PLAIN.split("\n", 1)
-    text = f'{head}\n{rows}"{rows * 200}'
+    text = f'{head}\n{rows}"{rows * 700}'
     (tmp_path / "d.csv").write_text(text)
     assert fit(tmp_path / "d.csv") == 2
-    said = "a line is longer than 2,097,152 bytes, or a quotation mark is not closed"
+    said = "a line is longer than 8,388,608 bytes, or a quotation mark is not closed"
     assert said in capsys.readouterr().err
 
 
@@ -231,7 +230,7 @@ def test_row_numbers_are_left_out_and_named(tmp_path, capsys):
 @pytest.mark.parametrize("block", [1 << 14, 1 << 20])
 def test_one_stray_text_does_not_make_a_column_of_texts(tmp_path, capsys, monkeypatch, row, block):
     """Catches a type that depends on the rows of a block."""
-    monkeypatch.setattr(formats, "BLOCK", block)
+    monkeypatch.setattr(dialect, "MAX_LINE", block)
     u = [str(number % 97) for number in range(30_000)]
     y = 3.0 * (np.arange(30_000) % 97) + 0.5
     u[row] = "error"

@@ -17,7 +17,7 @@ def demo(
     seeds: Annotated[int, Option(help="Seeds per method.", min=1)] = 10,
     force: Force = False,
 ) -> None:
-    """Compare mixfree with SGD and AdaGrad on a stream that mixes slowly.
+    """Compare mixfree with SGD and AdaGrad on one slow stream.
 
     All learn the same linear model from the same samples in the same order. MAG and the ladder
     keep no samples; the exact fit, the default of linear models, keeps sums over them.

@@ -9,24 +9,17 @@ from typing import Any, NamedTuple
 
 from mixfree.base.extras import require
 
-__all__ = ["BLOCK", "LARGEST_BLOCK", "Dialect"]
+__all__ = ["MAX_LINE", "Dialect"]
 
-BLOCK = 1 << 21  # bytes of text per batch
-MIN_ROWS = 32  # least rows per batch, unless they are very long
-LARGEST_BLOCK = 1 << 25  # bytes of text per batch of a file with long rows
+MAX_LINE = 1 << 23  # bytes of the longest line, and of text per batch of a CSV file
 
 
 class Dialect(NamedTuple):
-    """How a CSV file is written.
-
-    The names of its columns, the delimiter, the number of lines up to and including the header,
-    and the number of bytes to read at a time, enough for several rows of a wide file.
-    """
+    """The names of the columns of a CSV file, their delimiter, and the lines of the header."""
 
     names: tuple[str, ...]
     delimiter: str
     lines: int
-    block: int = 0
 
     @classmethod
     def of(cls, head: bytes, header: bool = True) -> "Dialect":
@@ -39,7 +32,7 @@ class Dialect(NamedTuple):
         Examples
         --------
         >>> Dialect.of(b'time;"load, kW";\\n1,5;2;x\\n')
-        Dialect(names=('time', 'load, kW', 'column 3'), delimiter=';', lines=1, block=2097152)
+        Dialect(names=('time', 'load, kW', 'column 3'), delimiter=';', lines=1)
         """
         # The bytes may end within a character; rows not in UTF-8 are reported later, by line.
         text = head.decode("utf-8-sig", errors="surrogateescape")
@@ -52,17 +45,15 @@ class Dialect(NamedTuple):
             raise ValueError("its first line is too long for names of columns") from error
         if "\n" in names[-1] and reader.line_num >= text.count("\n"):
             raise ValueError("a quotation mark in the header is not closed")
-        longest = max(map(len, head.splitlines()[:4]))
-        block = min(max(BLOCK, MIN_ROWS * longest), LARGEST_BLOCK)
         if not header:
-            return cls(tuple(f"c{at + 1}" for at in range(len(names))), delimiter, 0, block)
+            return cls(tuple(f"c{at + 1}" for at in range(len(names))), delimiter, 0)
         lines = reader.line_num
         with suppress(csv.Error):  # a field that is too long for Python's reader
             names = ["", *names] if len(next(filter(None, reader), [])) > len(names) else names
         for name in names:
             name.encode("utf-8", "surrogateescape").decode()  # raises unless it is UTF-8
         named = tuple(name.strip() or f"column {at}" for at, name in enumerate(names, start=1))
-        return cls(named, delimiter, lines, block)
+        return cls(named, delimiter, lines)
 
     def batches(self, source: Any, types: Mapping[str, Any]) -> Iterator[Any]:
         """Read columns of these types."""
@@ -72,7 +63,7 @@ class Dialect(NamedTuple):
             # Only with one thread do errors contain the line number.
             csv.ReadOptions(
                 use_threads=False,
-                block_size=self.block,
+                block_size=MAX_LINE,
                 column_names=list(self.names),
                 skip_rows=self.lines,
             ),

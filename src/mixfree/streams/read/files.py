@@ -25,8 +25,6 @@ COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".b
 _BEGINNINGS = {
     b"\x1f\x8b": "compressed by gzip: rename it to end in .gz",
     b"BZh": "compressed by bzip2: rename it to end in .bz2",
-    b"\x28\xb5\x2f\xfd": "compressed by Zstandard: rename it to end in .zst",
-    b"\x04\x22\x4d\x18": "compressed by LZ4: rename it to end in .lz4",
     b"\xfd7zXZ\0": "compressed by xz: `xzcat FILE > plain.csv`",
     b"PK\x03\x04": "an archive or a spreadsheet: extract it, or save it as CSV",
     b"PAR1": "a Parquet file: give `format='parquet'`",

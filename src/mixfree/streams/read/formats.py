@@ -10,13 +10,14 @@ from functools import partial
 from typing import Any
 
 from mixfree.base.extras import require
-from mixfree.streams.read.dialect import BLOCK, LARGEST_BLOCK, Dialect
+from mixfree.streams.read.dialect import MAX_LINE, Dialect
 from mixfree.streams.read.files import NOT_UTF8, STDIN, StreamFile, not_text
 from mixfree.streams.read.json_lines import columns_of, rows_of, schema_of
 from mixfree.streams.read.values import decoded, flat, is_text, outer_names
 
 __all__ = ["Reader"]
 
+BLOCK = 1 << 21  # bytes of JSON lines, or of a pipe, per batch
 ROWS, CELLS = 1 << 16, 1 << 21  # most rows and values per batch, but of CSV
 PAGE = 1 << 16  # bytes read ahead per Parquet column
 MAX_COLUMNS = 20_000  # most columns of a file
@@ -28,7 +29,7 @@ _MEANING = {
     "null or length 0": "the file is truncated",
     "1330795073 metadata bytes": "it is an Arrow file, not a stream: decompress it, or name it",
     "incorrect header check": "it is not compressed by gzip: rename it to end without .gz",
-    "straddling": "a line is longer than {block:,} bytes, or a quotation mark is not closed",
+    "straddling": f"a line is longer than {MAX_LINE:,} bytes, or a quotation mark is not closed",
 }
 
 
@@ -49,7 +50,7 @@ class Reader:
         # What can be read only once stays open: its bytes and those read ahead, or Arrow's reader.
         self._opened: Any = None
         self._head, self._stream = b"", None
-        self._dialect = Dialect((), ",", 1, LARGEST_BLOCK)
+        self._dialect = Dialect((), ",", 1)
         with self._explained():
             self.schema = self._schema()
             if len(self.schema.names) > MAX_COLUMNS:  # raises if they are not in UTF-8
@@ -128,7 +129,7 @@ class Reader:
         data, more, self._head = b"", self._head or read(BLOCK), b""
         while data or more:
             data += more
-            if len(data) > LARGEST_BLOCK:
+            if len(data) > MAX_LINE + BLOCK:
                 raise ValueError("straddling")
             end = data.rfind(b"\n") + 1 if more else len(data)
             if end and not (more and csv and data.count(b'"', 0, end) % 2):
@@ -144,7 +145,7 @@ class Reader:
         if self.file.once:
             for block in self._blocks():
                 lines = 0 if self._before else dialect.lines
-                part = dialect._replace(lines=lines, block=len(block))
+                part = dialect._replace(lines=lines)
                 yield from part.batches(pyarrow.BufferReader(block), types)
             return
         doubles = {name: pyarrow.float64() for name in names if name in numbers}
@@ -215,10 +216,9 @@ class Reader:
             raise kind(f"{self.file}: {reason}") from error
 
     def _reason(self, message: str) -> str:
-        block = LARGEST_BLOCK if self.file.once else self._dialect.block
         for words, meaning in _MEANING.items():
             if words in message:
-                return meaning.format(block=block)
+                return meaning
         if bad := re.search(r"column #(\d+): (?:Row #(\d+): )?.*invalid UTF8 data", message):
             line = f"line {int(bad[2]) + self._before}, " if bad[2] else ""
             return f"{line}column {self.schema.names[int(bad[1])]!r} is {NOT_UTF8}"

@@ -1,6 +1,5 @@
 """The correlation of a stream, from the profile of a fit."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -50,8 +49,8 @@ class Correlation:
         --------
         >>> profile = Profile(np.array([32, 64]), np.array([2.0, 4.0]), np.array([64, 32]))
         >>> found = Correlation.of(profile, rows=2048)
-        >>> found.scale, found.inflation, found.effective_sample_size, found.rising
-        (7, 4.0, 512.0, True)
+        >>> found.scale, found.effective_sample_size, found.rising
+        (7, 512.0, True)
         """
         along_path = effective is None
         lengths, ratios, blocks = (each[profile.blocks >= MIN_BLOCKS] for each in profile)
@@ -69,12 +68,6 @@ class Correlation:
             return None
         effective = learner.inference.effective_rows if isinstance(learner, ExactLearner) else None
         return cls.of(profile, learner.samples, effective)
-
-    @property
-    def inflation(self) -> float:
-        """Number of rows per independent row; a lower bound when :attr:`rising`."""
-        # Sums near the largest number may have overflowed, in a fit to absurd rows.
-        return self.rows / self.effective_sample_size if self.effective_sample_size else math.inf
 
     @property
     def scale(self) -> int:

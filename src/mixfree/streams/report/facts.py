@@ -241,15 +241,14 @@ class Facts:
             and found["test_then_train"]["loss"] > found["test_then_train_constant"]["loss"]
         ):
             return
-        reasons = []
+        effective = self.correlation.effective_sample_size if self.correlation else fit.used
         if knows_intervals(fit.model.learner) and fit.model.learner.inference.changed:
-            reasons.append("later rows differ from earlier ones")
-        independent = CHUNK / (self.correlation.inflation if self.correlation else 1.0)
-        if features * PER_FEATURE > independent:
-            reasons.append(f"the first rows were too few for {features:,} features (`l2` helps)")
-        if reasons:
-            why = ", or ".join(reasons)
-            yield f"test-then-train predictions were worse than the best constant: {why}"
+            why = "later rows differ from earlier ones"
+        elif features * PER_FEATURE > CHUNK * effective / fit.used:
+            why = f"the first rows were too few for {features:,} features (`l2` helps)"
+        else:
+            return
+        yield f"test-then-train predictions were worse than the best constant: {why}"
 
     def _codes(self) -> Iterator[str]:
         """Yield notes on numbers at the edge of a column, far from the others and frequent."""

@@ -10,9 +10,7 @@ from mixfree.reproduce.paper.problem import measure_run, mixing_time, regression
 
 # Exponents of T and of the mixing time in the paper's Table 1.
 STATED = {"sgd": (-0.5, 1.0), "emd": (-0.5, 0.5), "sgd-dd": (-0.5, 0.5), "mag": (-0.5, 0.5)}
-METHODS = (
-    *("sgd", "adagrad", "sgd-mlmc", "mag", "emd", "sgd-dd", "sgd-er", "sgd-rer", "minibatch"),
-)
+METHODS = ("sgd", "adagrad", "sgd-mlmc", "mag", "emd", "sgd-dd", "sgd-er", "sgd-rer", "minibatch")
 SWITCHING = (1e-1, 1e-2, 1e-3, 1e-4)
 FULL = Settings(samples=5_000_000, seeds=30, methods=METHODS, p=SWITCHING, first_seed=6000)
 QUICK = FULL.changed(samples=200_000, seeds=2, p=SWITCHING[:-1], first_seed=0)

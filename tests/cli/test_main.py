@@ -85,10 +85,8 @@ print(*{{'numpy', 'numba', 'pyarrow'}} & set(sys.modules), file=sys.stderr)
     [
         ("l2 must be positive", "--l2 must be positive"),
         ("column 'missing' is missing", "column 'missing' is missing"),
-        ("give `target`", "give --target"),
         ("`exclude=['a', 'b']`", "--leave-out a,b"),
         ("`fit_intercept=False`, `resume=False`", "--set fit_intercept=false, no --resume"),
-        ("`half_life=None`", "no --half-life"),
         ('give `options={"mixing_time": …}`', "give --set mixing_time"),
         ("`not Python`", "not Python"),
     ],

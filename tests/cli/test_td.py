@@ -48,10 +48,8 @@ def test_policy_from_a_file_and_json(capsys, tmp_path):
     arguments = ("CliffWalking-v1", "--policy", str(file), "--gamma", "0.5", "--samples", "1000")
     code, out, _ = run(capsys, *arguments, "--json")
     assert code == 0
-    answer = json.loads(out)
-    (line,) = answer["states"]
-    assert line["state"] == 36
-    assert line["exact"] == pytest.approx(-200.0)
+    (line,) = json.loads(out)["states"]
+    assert (line["state"], line["exact"]) == (36, pytest.approx(-200.0))
 
 
 @pytest.mark.parametrize("method", ["lstd", "ladder"])

@@ -27,6 +27,13 @@ def json_of(capsys, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
+def said_of(capsys, tmp_path, data):
+    """Fit a table; return the model file and what is printed."""
+    path = write(data, tmp_path / "d.parquet")
+    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
+    return tmp_path / "m", capsys.readouterr().out
+
+
 LADDER = ["--method", "ladder", "--set", "scale=running"]
 
 
@@ -284,9 +291,7 @@ def test_inspect_an_exact_fit(tmp_path, capsys):
     rng = np.random.default_rng(0)
     columns = {name: rng.standard_normal(4000) for name in ("a", "none")}
     data = pa.table({**columns, "y": 3.0 * columns["a"] + 0.5 + rng.standard_normal(4000)})
-    path = write(data, tmp_path / "d.parquet")
-    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
-    report = capsys.readouterr().out
+    _, report = said_of(capsys, tmp_path, data)
     assert "minimises the loss of all rows" in report
     assert "compilation" not in report
     assert run("inspect", tmp_path / "m") == 0
@@ -314,8 +319,7 @@ def test_inspect_an_exact_fit(tmp_path, capsys):
 def test_inspect_says_when_intervals_cannot_be_trusted(tmp_path, capsys):
     """Catches a slow walk, in which nothing changes by more than chance, without a word on it."""
     rows = np.cumsum(np.random.default_rng(0).standard_normal((2000, 2)), axis=0)
-    path = write(pa.table({"x": rows[:, 0], "y": rows[:, 1]}), tmp_path / "d.parquet")
-    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
+    said_of(capsys, tmp_path, pa.table({"x": rows[:, 0], "y": rows[:, 1]}))
     assert run("inspect", tmp_path / "m") == 0
     out = capsys.readouterr().out
     assert "note       intervals are too narrow: errors are" in out
@@ -328,13 +332,6 @@ def regimes(stay, rows=60_000):
     state = np.cumsum(rng.random(rows) > stay) % 2
     x = rng.standard_normal(rows)
     return pa.table({"x": x, "y": x + np.where(state == 0, 3.0, -3.0)})
-
-
-def said_of(capsys, tmp_path, data):
-    """Fit a table; return the model file and what is printed."""
-    path = write(data, tmp_path / "d.parquet")
-    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
-    return tmp_path / "m", capsys.readouterr().out
 
 
 def test_the_scale_of_correlation_is_found(tmp_path, capsys):
@@ -436,9 +433,7 @@ def test_small_errors_are_errors(tmp_path, capsys):
     rng = np.random.default_rng(0)
     x = rng.standard_normal(3000)
     noisy = {"x": x, "y": 2.0 * x + 1e-6 * rng.standard_normal(3000)}
-    path = write(pa.table(noisy), tmp_path / "d.parquet")
-    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
-    text = capsys.readouterr().out
+    _, text = said_of(capsys, tmp_path, pa.table(noisy))
     assert "exact to rounding" not in text and "no correlation of the rows was found" in text
 
 
@@ -553,9 +548,7 @@ def test_one_row_predicted_ahead_explains_nothing(tmp_path, capsys):
     x = rng.standard_normal(1001)
     y = 7.0 + x + rng.standard_normal(1001)
     y[-1] += 9.0
-    path = write(pa.table({"x": x, "y": y}), tmp_path / "d.parquet")
-    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
-    out = capsys.readouterr().out
+    _, out = said_of(capsys, tmp_path, pa.table({"x": x, "y": y}))
     assert "test-then-train" not in out and "unknown" not in out
     assert "worse than the best constant" not in out
 

@@ -92,7 +92,8 @@ def test_fit_and_inspect(tmp_path, capsys):
     head, *lines = csv.reader(weights.read_text(encoding="utf-8").splitlines())
     assert [[*each] for each in first["weights"]] == [head] * len(lines)
     for line, each in zip(lines, first["weights"], strict=True):
-        assert [*line[:2], *(float(n) if n else None for n in line[2:])] == [*each.values()]
+        numbers = (None if text in ("", "inf", "-inf") else float(text) for text in line[2:])
+        assert [*line[:2], *numbers] == [*each.values()]
     steps = ["--target", "load", "--method", "ladder"]
     stepped = answer(capsys, "fit", path, *options, *steps)
     check("fit", one, half, classes, stepped)

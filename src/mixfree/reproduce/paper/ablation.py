@@ -146,9 +146,7 @@ def _claims(rows: list[Row]) -> list[Claim]:
 def _draw(rows: list[Row], label: str) -> Figure:
     figure, panels = new_figure(1, 3, width=13.0, height=4.0)
     curves(panels[0], where(rows, study="levels"), "method", "setting", "suboptimality", **DOTS)
-    panels[0].set_yscale("log")
-    panels[0].set_xlabel("levels of MAG")
-    panels[0].set_ylabel("suboptimality")
+    panels[0].set(yscale="log", xlabel="levels of MAG", ylabel="suboptimality", xticks=LEVELS)
     scaled = where(rows, study="alpha")
     curves(panels[1], scaled, "method", "setting", "suboptimality", **DOTS)
     log_log(panels[1], "α")

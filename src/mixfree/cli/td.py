@@ -154,7 +154,7 @@ def _print(title: str, answer: dict[str, Any]) -> None:
 
 
 def _interval(line: dict[str, Any]) -> str:
-    from mixfree.td.fixed_point import MIN_BATCHES
+    from mixfree.td.lstd import MIN_BATCHES
 
     if line["batches_met"] == 0:
         return "never visited"

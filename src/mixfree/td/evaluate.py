@@ -14,10 +14,11 @@ from mixfree.base.checks import check_whole, shown
 from mixfree.base.terminal import progress_bar
 from mixfree.chains import AutocorrelationTime, autocorrelation_time
 from mixfree.core.minimize import History, follow
+from mixfree.outputs import Average
 from mixfree.td.episodes import spaces, transitions
 from mixfree.td.features import tabular
-from mixfree.td.fixed_point import FixedPoint
 from mixfree.td.learner import TDLearner
+from mixfree.td.lstd import LSTD, MAX_DENSE_FEATURES
 
 CHUNK = 512  # transitions whose features are held in memory at a time
 RECENT = 1 << 16  # states kept for the autocorrelation time
@@ -52,7 +53,7 @@ class Evaluation:
     recent: Array
     samples: int
     episodes: int
-    certificate: FixedPoint | None
+    certificate: LSTD | None
 
     def __repr__(self) -> str:
         return (
@@ -92,7 +93,7 @@ class Evaluation:
         """A sentence on why the intervals are too narrow; empty if there is no known reason."""
         return self._certified().remark
 
-    def _certified(self) -> FixedPoint:
+    def _certified(self) -> LSTD:
         if self.certificate is None:
             raise ValueError(
                 "an interval needs the products of all pairs of features, which are not kept for "
@@ -156,22 +157,45 @@ def evaluate_policy(
             f"trajectories, not {options['lam']!r}"
         )
     learner = TDLearner(_features_for(env, features), gamma, radius, method, seed=seed, **options)
-    record, path = learner.engine.record(samples), transitions(env, policy, seed)
+    engine, size = learner.engine, learner.features.size
+    beside: LSTD | None = None  # for the intervals of an iterative method
+    certificate: LSTD | None
+    if isinstance(engine, LSTD):
+        half, first = 0, size  # fewer transitions do not determine θ
+    elif isinstance(engine.output, Average):
+        half, first = samples // 2, 1
+        beside = LSTD(size, learner.gamma) if size <= MAX_DENSE_FEATURES else None
+    else:
+        raise ValueError("output must be 'average', since the estimate is a mean of iterates")
+    path, episodes, before = transitions(env, policy, seed), 0, (0, np.zeros(size))
     recent: deque[Any] = deque(maxlen=RECENT)
-    episodes = 0
     bar = progress_bar("transitions", samples) if progress else nullcontext(lambda count: None)
     with bar as show:
 
         def advance(start: int, stop: int) -> None:
-            nonlocal episodes
+            nonlocal episodes, before
+            if start < half < stop:
+                advance(start, half)
+                start = half
+            if start == half > 0:
+                before = learner.steps, learner.steps * learner.average
             states, rewards, after, terminated = zip(*islice(path, stop - start), strict=True)
-            record.advance(*learner.look_up(states, rewards, after, terminated))
+            found = learner.look_up(states, rewards, after, terminated)
+            learner.advance(*found)
+            if beside is not None:
+                beside.advance(*found)
             recent.extend(states)
             episodes += sum(terminated)
             show(stop)
 
-        history = follow(learner.engine, advance, samples, chunk=CHUNK, first=record.first)
-    theta, certificate = record.result()
+        history = follow(learner, advance, samples, chunk=CHUNK, first=first)
+    if isinstance(engine, LSTD):
+        theta, certificate = engine.theta, engine.without_ridge()
+    elif (steps := learner.steps - before[0]) > 0:
+        # The mean of the iterates in the second half.
+        theta, certificate = (learner.steps * learner.average - before[1]) / steps, beside
+    else:
+        raise ValueError("samples must be larger: no step was taken in the second half of the run")
     held, rows = list(recent), learner.feature_rows
     pieces = (held[i : i + CHUNK] for i in range(0, len(held), CHUNK))
     values = np.concatenate([rows(piece) @ theta for piece in pieces])

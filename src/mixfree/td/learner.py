@@ -10,12 +10,12 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, shown
 from mixfree.core.optimizer import Optimizer
 from mixfree.td.features import Rows, as_features
-from mixfree.td.fixed_point import FixedPoint
-from mixfree.td.iterative import IterativeTD
-from mixfree.td.lstd import MAX_DENSE_FEATURES, least_squares
+from mixfree.td.iterative import SemiGradients
+from mixfree.td.lstd import LSTD, MAX_DENSE_FEATURES
 from mixfree.td.methods import start_method, td_methods
+from mixfree.td.sparse_lstd import SparseLSTD
 
-PIECE = 4096  # transitions whose sparse features are held at a time
+PIECE = 4096  # transitions whose features are held at a time, for sums
 MAX_DENSE = 1 << 22  # numbers in the dense features of the states that are held at a time
 
 
@@ -106,9 +106,15 @@ class TDLearner:
         of_lstd = _given(lam=lam, l2=l2, half_life=half_life)
         iterative = _given(radius=radius, alpha=alpha, output=output) | options
         self.engine = self._started(method, of_lstd, iterative, seed)
-        self._row = self.features.row
-        self._sparse = self.engine.sparse and self.features.sparse
-        self._piece = PIECE if self._sparse else max(MAX_DENSE // self.features.size, 1)
+        self._row, engine = self.features.row, self.engine
+        dense = max(MAX_DENSE // self.features.size, 1)
+        self._updates: LSTD | SemiGradients
+        if isinstance(engine, LSTD):
+            self._updates, self._sparse = engine, engine.sparse and self.features.sparse
+            self._piece = PIECE if self._sparse else min(PIECE, dense)
+        else:
+            self._updates, self._sparse = SemiGradients(engine, self.gamma), False
+            self._piece = dense
 
     def _started(
         self,
@@ -116,26 +122,26 @@ class TDLearner:
         of_lstd: dict[str, Any],
         iterative: dict[str, Any],
         seed: int,
-    ) -> FixedPoint | IterativeTD:
+    ) -> LSTD | Optimizer:
         """Start the engine for the given options of least squares or of iterative methods."""
         size = self.features.size
         if method is not None:
-            check_one_of(method, "method", (FixedPoint.name, *td_methods()))
+            check_one_of(method, "method", (LSTD.name, *td_methods()))
         fits = size <= MAX_DENSE_FEATURES or self.features.sparse
-        if method == FixedPoint.name or (method is None and fits and not iterative):
+        if method == LSTD.name or (method is None and fits and not iterative):
             for name in iterative:
                 raise ValueError(
                     f"`{name}` is not an option of lstd, which takes `lam`, `l2` and `half_life`"
                 )
-            return least_squares(size, self.gamma, **of_lstd)
+            kind = LSTD if size <= MAX_DENSE_FEATURES else SparseLSTD
+            return kind(size, self.gamma, **of_lstd)
         for name in of_lstd:
             raise ValueError(
                 f"`{name}` needs `method='lstd'`, which takes up to {MAX_DENSE_FEATURES:,} "
                 "features, or more if most are 0 at a time, and no option of iterative methods"
             )
         settings = {"radius": None, "seed": seed, **iterative}
-        run = start_method(method, np.zeros(size), self.gamma, **settings)
-        return IterativeTD(run, self.gamma)
+        return start_method(method, np.zeros(size), self.gamma, **settings)
 
     @property
     def method(self) -> str:
@@ -145,11 +151,11 @@ class TDLearner:
     @property
     def optimizer(self) -> Optimizer:
         """The optimiser of an iterative method."""
-        if not isinstance(self.engine, IterativeTD):
+        if isinstance(self.engine, LSTD):
             raise AttributeError(
                 f"{self.method} has no optimiser, since it solves for θ: use an iterative method"
             )
-        return self.engine.optimizer
+        return self.engine
 
     @property
     def theta(self) -> Array:
@@ -158,7 +164,7 @@ class TDLearner:
         The fixed point is computed on access, at a cost of d³ for d features, and cached until
         the next transition.
         """
-        return self.engine.theta
+        return self.engine.x
 
     @property
     def average(self) -> Array:
@@ -191,7 +197,7 @@ class TDLearner:
             If the reward is not finite or a state has no features; the learner is unchanged.
         """
         row = self._row(s)
-        return self.engine.take(row, r, None if terminated else self._row(s_next))
+        return self._updates.take(row, r, None if terminated else self._row(s_next))
 
     def update_many(
         self,
@@ -206,7 +212,7 @@ class TDLearner:
         """
         given, ended = self._checked(states, rewards, next_states, terminated)
         states, next_states = _sliceable(states), _sliceable(next_states)
-        restore = self.engine.snapshot() if len(ended) > self._piece else None
+        restore = self._updates.snapshot() if len(ended) > self._piece else None
         try:
             for start in range(0, max(len(ended), 1), self._piece):
                 piece = slice(start, start + self._piece)
@@ -219,7 +225,7 @@ class TDLearner:
 
     def advance(self, rows: Any, here: Array, there: Array, rewards: Array) -> None:
         """Learn from transitions in the form of :meth:`look_up`."""
-        self.engine.advance(rows, here, there, rewards)
+        self._updates.advance(rows, here, there, rewards)
 
     def look_up(
         self,

@@ -1,42 +1,58 @@
-"""LSTD with dense sums, and with sparse ones for many features that are mostly 0."""
+r"""Least-squares temporal differences: the fixed point of TD from sums over a trajectory.
 
-from collections.abc import Mapping
-from typing import Any
+With eligibility traces :math:`e_t = \gamma\lambda\, e_{t-1} + \phi(s_t)`, which start afresh in
+every episode, the weights solve
+
+.. math:: \Big( \sum_t e_t \big( \phi(s_t) - \gamma \phi(s_t') \big)^\top + T \ell I \Big) \theta
+          = \sum_t e_t r_t
+
+(Bradtke and Barto 1996; Boyan 2002), with the ridge :math:`\ell` per transition.
+"""
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.linalg import splu
+import numpy.typing as npt
+from scipy import sparse, special
 
-from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_positive, check_values, check_whole
+from mixfree.base.arithmetic import MAX_VALUE, Array
+from mixfree.base.checks import (
+    check_not_negative,
+    check_positive,
+    check_values,
+    check_whole,
+    shown,
+)
+from mixfree.base.equal_batches import EqualBatches
+from mixfree.base.state import loading, shallow
 from mixfree.linear.exact.streamsums import most_batches
-from mixfree.td.fixed_point import FixedPoint, check_array, column
+from mixfree.td.solution import Solution, column, correlation_remark, dense_solution
 
+MIN_BATCHES = 5  # in which a row's features must occur for a reliable error
+MAX_UNDETERMINED = 1e-4  # fraction of a row that the transitions may leave undetermined
+MAX_DENSE = 1 << 22  # numbers in the dense rows whose errors are computed at a time
 # Most features for dense sums: the total and the sums of 16 batches take 136 MB.
 MAX_DENSE_FEATURES = 1000
+MAX_RECENT = 256  # single transitions that are added together
 FIRST_LENGTH = 16  # initial transitions per batch
-DENSE_BLOCK, SPARSE_BLOCK = 1024, 256  # transitions per product of matrices
-TOLERANCE = 1e-13  # singular values below it, relative to the largest, count as 0
-MAX_CONDITION = 1e10  # up to which the inverse is as accurate as singular values
-MAX_BATCHES = 16  # of sparse sums, at which neighbours are joined
-MAX_ENTRIES = 1 << 24  # of all sparse sums together: 200 MB
-MAX_PRODUCTS = 1 << 17  # of features per transition, on average
-RIDGE = 1e-12  # in units of the features' scales, for dependent features
-FADED = 2.0**-60  # fraction of the largest weight below which a trace ends
-REFINEMENTS = 2  # steps of iterative refinement, which remove the effect of the ridge
+BLOCK = 1024  # transitions per product of matrices
+FORMAT = 2  # version of state_dict
 
 
-def least_squares(size: int, gamma: float, **options: Any) -> FixedPoint:
-    """Start LSTD, with sparse sums of more than 1,000 features; options as for :class:`LSTD`."""
-    if size <= MAX_DENSE_FEATURES:
-        return LSTD(size, gamma, **options)
-    if "half_life" in options:
-        raise ValueError(f"half_life needs at most {MAX_DENSE_FEATURES:,} features, not {size:,}")
-    return SparseLSTD(size, gamma, **options)
-
-
-class LSTD(FixedPoint):
+class LSTD:
     """Learns values φ(s)ᵀθ from transitions; their chunking does not change a bit.
+
+    The sums of some transitions are one matrix: that of the equations, their right side, and the
+    squares of the features. They are added in blocks, and kept per batch, whose spread gives the
+    errors of the values. All arrays are bound anew, never changed in place, so that copies share
+    them.
+
+    A trace continues from one transition to the next only if φ(s) equals the previous φ(s'): a
+    trajectory that is cut off and continued elsewhere counts as two. If it continues in the state
+    in which it was cut off, it is one, since the process is Markov.
 
     Parameters
     ----------
@@ -61,7 +77,8 @@ class LSTD(FixedPoint):
     array([2., 2.])
     """
 
-    keeps_pieces = sparse = False
+    name = "lstd"
+    sparse: ClassVar[bool] = False  # whether sums are sparse, and rows of features may be
 
     def __init__(
         self,
@@ -72,13 +89,132 @@ class LSTD(FixedPoint):
         l2: float = 0.0,
         half_life: float | None = None,
     ) -> None:
-        length = max(FIRST_LENGTH, 1 << check_whole(size, "size").bit_length() >> 1)
-        block = DENSE_BLOCK
-        if half_life is not None:
-            self.half_life = check_positive(half_life, "half_life")
-            block = min(block, 1 << max(int(half_life).bit_length() - 2, 0))
-            length = 1 << 61  # there are no batches, since their sums would not be forgotten
-        super().__init__(size, gamma, lam, l2, block, length, most_batches(size))
+        self.size = check_whole(size, "size")
+        for name, value in (("gamma", gamma), ("lam", lam)):
+            if isinstance(value, bool | str) or not 0.0 <= value <= 1.0:
+                raise ValueError(f"{name} must be in [0, 1], not {shown(value)}")
+        self.gamma, self.lam, self.l2 = float(gamma), float(lam), check_not_negative(l2, "l2")
+        self.half_life = None if half_life is None else check_positive(half_life, "half_life")
+        self._block, length, most = self._lengths()
+        self._batches: EqualBatches[Any] = EqualBatches(None, operator.add, most, length)
+        # Of a part of a block: φ(s) and φ(s'), rewards, and whether the trajectory is cut off.
+        self._waiting = self.as_rows(np.zeros((0, 2 * self.size)))
+        self._given = np.zeros((0, 2))
+        self._trace = np.zeros(self.size)
+        self._ahead: Array | None = None  # φ(s') of the last transition, if traces continue
+        self._recent: list[tuple[Array, float, Array | None]] = []  # not added yet
+        self._theta: Array | None = None
+        self._rows, self._filled, self._weight = 0, 0, 0.0
+        # Of the batch being filled: sums of 2^level blocks, each level at most once.
+        self._pieces: tuple[tuple[int, Any], ...] = ()
+
+    @property
+    def samples(self) -> int:
+        """Transitions seen."""
+        return self._rows + len(self._given) + len(self._recent)
+
+    steps = samples  # every transition changes θ
+
+    def take(self, row: Array, reward: float, ahead: Array | None) -> bool:
+        """Learn from φ(s), r and φ(s'), which is None at a terminal state; return True."""
+        if not abs(reward) <= MAX_VALUE:
+            self._check_rewards(np.array([reward]))
+        self._recent.append((row, reward, ahead))
+        self._theta = None
+        if len(self._recent) >= MAX_RECENT:
+            self._complete()
+        return True
+
+    def advance(self, rows: Any, here: Array, there: Array, rewards: Array) -> None:
+        """Learn from transitions in the form of :meth:`TDLearner.look_up`."""
+        self.add(rows[here], rewards, rows[there], there < 0)
+
+    def _check_rewards(self, rewards: Array) -> None:
+        wrong = ~(np.abs(rewards) <= MAX_VALUE)
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            reward, what = rewards[place], f"reward of transition {self.samples + place + 1}"
+            if not np.isfinite(reward):
+                raise ValueError(f"{what} must be finite, not {reward}")
+            raise ValueError(f"{what} must be at most {MAX_VALUE:g} in size, not {reward:.3g}")
+
+    def _complete(self) -> None:
+        """Add the recent transitions."""
+        if self._recent:
+            before, rewards, after = zip(*self._recent, strict=True)
+            ahead = [before[0] if row is None else row for row in after]
+            ended = [row is None for row in after]
+            self._recent = []
+            self.add(np.array(before), rewards, np.array(ahead), ended)
+
+    def add(
+        self, rows: Any, rewards: npt.ArrayLike, next_rows: Any, terminated: npt.ArrayLike
+    ) -> None:
+        """Add transitions in order.
+
+        Parameters
+        ----------
+        rows, rewards, next_rows
+            Features φ(s), rewards, and features φ(s') of the next states.
+        terminated
+            Where the episode ends in a terminal state, whose value is 0.
+
+        Raises
+        ------
+        ValueError
+            If a shape is wrong, or a value is not finite or above 1e75; nothing has changed then.
+        """
+        self._complete()
+        x, ahead = self.as_rows(rows), self.as_rows(next_rows)
+        r, stop = np.asarray(rewards), np.asarray(terminated, dtype=bool)
+        n, arrays = x.shape[0], {"rows": x, "next_rows": ahead, "rewards": r, "terminated": stop}
+        for name, array in arrays.items():
+            shape = (n, self.size) if name.endswith("rows") else (n,)
+            if array.shape != shape:
+                raise ValueError(f"{name} must have shape {shape}, not {array.shape}")
+        self._check_rewards(r)
+        done, new = 0, self.copy()
+        broken = new._cuts(x, ahead, stop) if self.lam > 0.0 and n else stop
+        both = self._below(self._waiting, self._beside(x, ahead, stop))
+        given = np.concatenate([new._given, np.column_stack([r, broken])])
+        while len(given) - done >= (rest := min(new._block, new._batches.length - new._filled)):
+            new._take(both[done : done + rest], given[done : done + rest])
+            done += rest
+        new._waiting, new._given = both[done:].copy(), given[done:].copy()
+        new._theta = None
+        self.__dict__ = new.__dict__  # all or nothing, whatever fails before
+
+    def _cuts(self, x: Any, ahead: Any, stop: Array) -> Array:
+        """Return where traces end in new transitions; end the last one if they begin elsewhere."""
+        if self._ahead is not None and (_first(x) != self._ahead).any():
+            if len(self._given):
+                self._given = self._given.copy()
+                self._given[-1, 1] = 1.0
+            else:
+                self._trace = np.zeros(self.size)
+        self._ahead = None if stop[-1] else _first(ahead[-1:]).copy()
+        cuts: Array = stop | np.append((x[1:] != ahead[:-1]).sum(axis=1) > 0, False)
+        return cuts
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        twin = shallow(self)
+        twin._recent = list(self._recent)
+        return twin
+
+    def snapshot(self) -> Callable[[], None]:
+        """Return a function that restores the present state."""
+        before = self.copy()
+        return lambda: vars(self).update(vars(before))
+
+    def _lengths(self) -> tuple[int, int, int]:
+        """Return the transitions per block and first batch, and the most batches."""
+        if self.half_life is None:
+            length = max(FIRST_LENGTH, 1 << self.size.bit_length() >> 1)
+            return BLOCK, length, most_batches(self.size)
+        # There are no batches, since their sums would not be forgotten.
+        block = min(BLOCK, 1 << max(int(self.half_life).bit_length() - 2, 0))
+        return block, 1 << 61, most_batches(self.size)
 
     @staticmethod
     def as_rows(rows: Any) -> Array:
@@ -119,197 +255,209 @@ class LSTD(FixedPoint):
             start = end
         return traces, trace.copy()
 
-    def _solved(self) -> "_DenseSolved":
-        total = sum(self._all, start=np.zeros((self.size, self.size + 2)))
-        return _DenseSolved(total, self.l2 * self._weight)
-
-
-class _DenseSolved:
-    """The fixed point of dense sums, and the (pseudo-)inverse that gives it."""
-
-    def __init__(self, total: Array, ridge: float) -> None:
-        size = len(total)
-        self.system = total[:, :-2] + ridge * np.eye(size)
-        self._inverse = np.zeros((size, size))
-        # In units of each feature's own scale, rare features are as well determined as others.
-        met = total[:, -1] > 0.0
-        if met.any():
-            scale = 1.0 / np.sqrt(total[met, -1] + ridge)
-            scaled = scale[:, None] * self.system[np.ix_(met, met)] * scale
-            self._inverse[np.ix_(met, met)] = scale[:, None] * _inverse(scaled, scale) * scale
-        self.theta: Array = self._inverse @ total[:, -2]
-
-    def changes(self, rows: Array) -> Array:
-        """Return the change of the rows' values per unit of each equation's residual."""
-        change: Array = rows @ self._inverse
-        return change
-
-
-def _inverse(system: Array, scale: Array) -> Array:
-    """Return the inverse; for a singular system, ``scale * solution`` has the least norm."""
-    inverse: Array
-    try:
-        inverse = np.linalg.inv(system)
-        if np.linalg.norm(inverse, 1) * np.linalg.norm(system, 1) < MAX_CONDITION:
-            return inverse
-    except np.linalg.LinAlgError:
-        pass
-    left, singular, right = np.linalg.svd(system)
-    kept = singular > TOLERANCE * max(float(singular[0]), 1e-300)
-    inverse = (right[kept].T / singular[kept]) @ left[:, kept].T
-    if not kept.all():
-        free, _ = np.linalg.qr(scale[:, None] * right[~kept].T)
-        inverse -= free @ (free.T @ (scale[:, None] * inverse)) / scale[:, None]
-    return inverse
-
-
-class SparseLSTD(FixedPoint):
-    """:class:`LSTD` with sparse sums, and without half-life.
-
-    Dependent features are resolved by a ridge of 1e-12 in units of their own scale, which does not
-    change the values. Transitions are refused if too many features occur together for the sums to
-    fit in memory.
-
-    Parameters
-    ----------
-    size, gamma, lam, l2
-        As for :class:`LSTD`. Memory grows with the number of pairs of features that occur
-        together or one after the other: 12 bytes each, in the total and in 8 to 16 batches.
-
-    Examples
-    --------
-    >>> lstd = SparseLSTD(2, gamma=0.5)
-    >>> states = sparse.csr_array(np.eye(2)[[0, 1] * 50])
-    >>> lstd.add(states, np.ones(100), states[:, ::-1], np.zeros(100, dtype=bool))
-    >>> lstd.theta.round(9)
-    array([2., 2.])
-    """
-
-    keeps_pieces = sparse = True
-
-    def __init__(self, size: int, gamma: float, *, lam: float = 0.0, l2: float = 0.0) -> None:
-        super().__init__(size, gamma, lam, l2, SPARSE_BLOCK, FIRST_LENGTH, MAX_BATCHES)
-
-    @staticmethod
-    def as_rows(rows: Any) -> Any:
-        """Return rows as a CSR array of float64, with indices of 32 bits as in the sums."""
-        if sparse.issparse(rows) or np.ndim(rows) != 2:
-            found = sparse.csr_array(rows, dtype=np.float64)
-            found.indices, found.indptr = sparse.safely_cast_index_arrays(found, np.int32)
-            return found
-        dense = np.ascontiguousarray(rows, dtype=np.float64)
-        count, size = dense.shape
-        # A search of Booleans takes a fraction of the time of SciPy's search of numbers.
-        places = np.flatnonzero(dense != 0.0)
-        starts = np.searchsorted(places, size * np.arange(count + 1))
-        parts = dense.ravel()[places], (places % size).astype(np.int32), starts.astype(np.int32)
-        return sparse.csr_array(parts, shape=dense.shape)
-
-    @staticmethod
-    def _beside(x: Any, ahead: Any, stop: Array) -> Any:
-        both = sparse.hstack([x, ahead.multiply(~stop[:, None])], format="csr")
-        both.eliminate_zeros()
-        check_values(rows=both.data)
-        return both
-
-    @staticmethod
-    def _below(first: Any, second: Any) -> Any:
-        return sparse.vstack([first, second], format="csr")
-
     def _take(self, both: Any, given: Array) -> None:
-        super()._take(both, given)
-        held = sum(each.nnz for each in self._all)
-        if held > MAX_ENTRIES:
+        count = len(given)
+        sums, self._trace = self._sums(both, given)
+        kept = 1.0 if self.half_life is None else 0.5 ** (count / self.half_life)
+        level, pieces = 0, self._pieces
+        while pieces and (pieces[-1][0] == level or not self.sparse):
+            older = pieces[-1][1] if kept == 1.0 else kept * pieces[-1][1]
+            sums, pieces, level = older + sums, pieces[:-1], level + self.sparse
+        self._pieces = (*pieces, (level, sums))
+        self._weight = kept * self._weight + count
+        self._rows, self._filled = self._rows + count, self._filled + count
+        if self._filled == self._batches.length:
+            self._batches = self._batches.added(sum(sums for _, sums in self._pieces))
+            self._pieces, self._filled = (), 0
+
+    @property
+    def _all(self) -> list[Any]:
+        """Sums of all batches and pieces, without pending transitions."""
+        return [*self._batches.items, *(sums for _, sums in self._pieces)]
+
+    def _folded(self) -> Self:
+        """Return this object with pending transitions added to its sums."""
+        self._complete()
+        if not len(self._given):
+            return self
+        folded = self.copy()
+        folded._take(self._waiting, self._given)
+        folded._waiting, folded._given = self._waiting[:0], self._given[:0]
+        return folded
+
+    @property
+    def theta(self) -> Array:
+        """The fixed point of all transitions; that of least norm if features are dependent.
+
+        It is cached until the next transition.
+        """
+        if self._theta is None:
+            self._theta = self._folded()._solved().theta
+            self._theta.flags.writeable = False
+        return self._theta
+
+    x = average = theta  # as optimisers name their point and their output
+
+    def _solved(self) -> Solution:
+        """Solve the equations, without pending transitions."""
+        total = sum(self._all, start=np.zeros((self.size, self.size + 2)))
+        return dense_solution(total, self.l2 * self._weight)
+
+    def without_ridge(self) -> Self:
+        """Return a copy whose ridge is 0."""
+        found = self.copy()
+        found.l2, found._theta = 0.0, None
+        return found
+
+    def batches_met(self, rows: Any) -> Array:
+        """Count the closed batches in which the rarest feature of each row occurs."""
+        closed = self._folded()._batches.items
+        met = sum((column(batch, -1) > 0.0 for batch in closed), np.zeros(self.size, dtype=int))
+        pieces = [np.where(x != 0.0, met, len(closed)).min(axis=1) for x in self._dense(rows)]
+        return np.concatenate([np.zeros(0, dtype=int), *pieces])
+
+    def errors(self, rows: Any, level: float = 0.95) -> Array:
+        """Return half-widths of simultaneous intervals of the values φᵀθ.
+
+        By a sandwich estimate from the batches' residuals, with Student's t, and the level divided
+        among the rows (Bonferroni). Infinite for a row whose features occur in fewer than five
+        batches, or that the transitions do not determine.
+        """
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must be between 0 and 1, not {shown(level)}")
+        whole, met = self._folded(), self.batches_met(rows)
+        solved = whole._solved()
+        residuals = whole._residuals(solved.theta)
+        squares, known = [np.zeros(0)], [np.zeros(0, dtype=bool)]
+        for x in self._dense(rows):
+            change = solved.changes(x)
+            with np.errstate(over="ignore"):
+                squares.append(np.sum((change @ residuals.T) ** 2, axis=1))
+            aside = np.linalg.norm(x - change @ solved.system, axis=1)
+            known.append(aside <= MAX_UNDETERMINED * np.linalg.norm(x, axis=1))
+        covered = len(whole._batches) * whole._batches.length / max(whole._rows, 1)
+        freedom = np.maximum(met - 1, 1)
+        found = np.concatenate(squares) / max(covered, 1e-300) * (freedom + 1) / freedom
+        divided = 1.0 - (1.0 - level) / max(len(met), 1)
+        quantile = special.stdtrit(freedom, 0.5 + 0.5 * divided)
+        reliable = np.concatenate(known) & (met >= MIN_BATCHES) & (found > 0.0)
+        return np.where(reliable, quantile * np.sqrt(found), np.inf)
+
+    def _dense(self, rows: Any) -> Iterator[Array]:
+        """Yield rows, which must be finite and of the right size, as dense matrices in pieces."""
+        x = self.as_rows(rows)
+        if x.ndim != 2 or x.shape[1] != self.size:
+            raise ValueError(f"rows must have {self.size:,} columns, not shape {x.shape}")
+        together = max(MAX_DENSE // self.size, 1)
+        for start in range(0, x.shape[0], together):
+            piece = x[start : start + together]
+            dense: Array = piece if isinstance(piece, np.ndarray) else piece.toarray()
+            if not np.isfinite(dense).all():
+                raise ValueError("rows must be finite")
+            yield dense
+
+    def _residuals(self, theta: Array) -> Array:
+        """Return the residuals of each batch's equations at θ, with ridge: they sum to 0."""
+        if self.half_life is not None:
             raise ValueError(
-                f"lstd with {self.size:,} features would store {held:,} products of features, but "
-                f"at most {MAX_ENTRIES:,} are allowed: use `method='ladder'`, which stores none"
+                "errors need half_life=None: they come from batches, which are not forgotten"
             )
+        ridge = self.l2 * self._batches.length * theta
+        batches = self._batches.items
+        left = [column(batch, -2) - batch[:, :-2] @ theta - ridge for batch in batches]
+        return np.array(left).reshape(-1, self.size)
 
-    def _sums(self, both: Any, given: Array) -> tuple[Any, Array]:
-        x = both[:, : self.size]
-        change = x - self.gamma * both[:, self.size :]
-        left, trace = self._traces(x, given[:, 1])
-        products = np.diff(left.indptr) @ np.diff(change.indptr)
-        if products > MAX_PRODUCTS * len(given):
+    @property
+    def remark(self) -> str:
+        """A sentence on why the errors are too small; empty if there is no known reason."""
+        whole = self._folded()
+        return correlation_remark(whole._residuals(whole._solved().theta), whole._batches.length)
+
+    def _settings(self) -> dict[str, Any]:
+        names = ("size", "gamma", "lam", "l2", "half_life")
+        return {name: getattr(self, name) for name in names}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as numbers and copies of arrays."""
+        self._complete()
+        sums = {
+            "waiting": self._plain(self._waiting),
+            "given": self._given.copy(),
+            "trace": self._trace.copy(),
+            "rows": self._rows,
+            "filled": self._filled,
+            "length": self._batches.length,
+            "weight": self._weight,
+            "levels": np.array([level for level, _ in self._pieces], dtype=np.int64),
+            "pieces": [self._plain(sums) for _, sums in self._pieces],
+            "closed": [self._plain(sums) for sums in self._batches.items],
+        }
+        ahead = None if self._ahead is None else self._ahead.copy()
+        about = {"format": FORMAT, "method": self.name, "settings": self._settings()}
+        return {**about, "sums": sums, "ahead": ahead}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a state that :meth:`state_dict` returned; an error changes nothing."""
+        if not isinstance(state, Mapping):
+            raise ValueError(f"state must be a mapping, not {type(state).__name__}")
+        wanted = {"method": self.name, "format": FORMAT, "settings": self._settings()}
+        for name, mine in wanted.items():
+            if state.get(name) != mine:
+                raise ValueError(f"state must have {name}={mine!r}, not {shown(state.get(name))}")
+        with loading("learner"):
+            self.__dict__ = self._restored(state["sums"], state["ahead"]).__dict__
+
+    def _restored(self, sums: Mapping[str, Any], ahead: Array | None) -> Self:
+        found, matrix = self.copy(), self._restored_matrix
+        shape, count = (self.size, self.size + 2), len(sums["given"])
+        found._waiting = matrix(sums["waiting"], "waiting", (count, 2 * self.size))
+        found._given = check_array(sums["given"], "given", (count, 2))
+        found._trace = check_array(sums["trace"], "trace", (self.size,))
+        found._ahead = None if ahead is None else check_array(ahead, "ahead", (self.size,))
+        found._weight = float(check_array(float(sums["weight"]), "weight", ()))
+        length = check_whole(sums["length"], "length of the state")
+        found._filled = check_whole(sums["filled"], "filled of the state", 0, length - 1)
+        found._rows = check_whole(sums["rows"], "rows of the state", 0)
+        levels = check_array(sums["levels"], "levels", (len(sums["pieces"]),), "i").tolist()
+        pieces = (matrix(each, "pieces", shape) for each in sums["pieces"])
+        found._pieces = tuple(zip(levels, pieces, strict=True))
+        closed = tuple(matrix(each, "closed", shape) for each in sums["closed"])
+        if len(closed) >= (most := self._batches.most):
             raise ValueError(
-                f"lstd needs sparse rows for more than 1,000 features: a transition has "
-                f"{products // len(given):,} products of features, more than {MAX_PRODUCTS:,}; "
-                "use `method='ladder'`, which takes any features"
+                f"state of the learner must have fewer than {most} batches, not {len(closed)}"
             )
-        right = sparse.hstack([change, sparse.csr_array(given[:, :1])], format="csr")
-        squares = sparse.csr_array(x.multiply(x).sum(axis=0)[:, None])
-        return sparse.hstack([left.T @ right, squares], format="csr"), trace
-
-    def _traces(self, x: Any, broken: Array) -> tuple[Any, Array]:
-        decay = self.gamma * self.lam
-        if decay == 0.0:
-            return x, self._trace
-        n = len(broken)
-        episode = np.append(0, np.cumsum(broken)[:-1])
-        age = np.arange(n)[:, None] - np.arange(n)
-        joined = (age >= 0) & (episode[:, None] == episode)
-        weights = _without_tiny(np.where(joined, decay ** np.maximum(age, 0), 0.0))
-        before = _without_tiny(np.where(episode == 0, decay ** np.arange(1.0, n + 1.0), 0.0))
-        trace = sparse.csr_array(self._trace[None])
-        traces = sparse.csr_array(weights) @ x + sparse.csr_array(before[:, None]) @ trace
-        last = np.zeros(self.size) if broken[-1] else traces[[-1]].toarray()[0]
-        return traces, _without_tiny(last)
-
-    def _solved(self) -> "_SparseSolved":
-        empty = sparse.csr_array((self.size, self.size + 2))
-        return _SparseSolved(sum(self._all, start=empty), self.l2 * self._weight)
+        found._batches = replace(self._batches, length=length, items=closed)
+        found._recent, found._theta = [], None
+        return found
 
     @staticmethod
-    def _plain(matrix: Any) -> dict[str, Any]:
-        return {name: getattr(matrix, name).copy() for name in ("data", "indices", "indptr")}
+    def _plain(matrix: Any) -> Any:
+        """Return a matrix as copies of arrays."""
+        return matrix.copy()
 
     @staticmethod
-    def _restored_matrix(state: Mapping[str, Any], name: str, shape: tuple[int, int]) -> Any:
-        data = check_array(state["data"], f"data of {name}", (len(state["data"]),))
-        indices = check_array(state["indices"], f"indices of {name}", data.shape, "i")
-        indptr = check_array(state["indptr"], f"indptr of {name}", (shape[0] + 1,), "i")
-        matrix = sparse.csr_array((data, indices, indptr), shape=shape)
-        matrix.check_format(full_check=True)
-        return matrix
+    def _restored_matrix(state: Any, name: str, shape: tuple[int, int]) -> Any:
+        """Check and return a matrix that :meth:`_plain` gave."""
+        return check_array(state, name, shape)
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.size} features, {self.samples} transitions>"
 
 
-class _SparseSolved:
-    """The fixed point of sparse sums, and the factors that solve for it."""
+def _first(rows: Any) -> Array:
+    """Return the first row, dense."""
+    row: Array = (rows[:1].toarray() if sparse.issparse(rows) else rows)[0]
+    return row
 
-    def __init__(self, total: Any, ridge: float) -> None:
-        size = total.shape[0]
-        self.system = (total[:, :-2] + ridge * sparse.eye_array(size)).tocsr()
-        squares = column(total, -1)
-        # Features that never occurred keep the value 0.
-        self._met = np.flatnonzero(squares > 0.0)
-        self._scale = 1.0 / np.sqrt(squares[self._met] + ridge)
-        diagonal = sparse.diags_array(self._scale)
-        self._scaled = diagonal @ self.system[self._met][:, self._met] @ diagonal
-        lifted = self._scaled + RIDGE * sparse.eye_array(len(self._met))
-        self._factors = splu(lifted.tocsc()) if len(self._met) else None
-        self.theta = np.zeros(size)
-        self.theta[self._met] = self._scale * self._solve(
-            self._scale * column(total, -2)[self._met], "N"
+
+def check_array(value: Any, name: str, shape: tuple[int, ...], kind: str = "f") -> Array:
+    """Check an array of a saved state, and return a copy."""
+    array = np.array(value)
+    if array.dtype.kind not in kind or array.dtype.itemsize > 8 or array.shape != shape:
+        raise ValueError(
+            f"{name} of the state must have shape {shape} and kind {kind!r}, "
+            f"not {array.dtype} of shape {array.shape}"
         )
-
-    def changes(self, rows: Array) -> Array:
-        """Return the change of the rows' values per unit of each equation's residual."""
-        found = np.zeros(rows.shape)
-        solved = self._solve((rows[:, self._met] * self._scale).T, "T")
-        found[:, self._met] = solved.T * self._scale
-        return found
-
-    def _solve(self, right: Array, which: str) -> Array:
-        if self._factors is None:
-            return np.zeros_like(right)
-        matrix = self._scaled if which == "N" else self._scaled.T
-        found: Array = self._factors.solve(right, which)
-        for _ in range(REFINEMENTS):
-            found = found + self._factors.solve(right - matrix @ found, which)
-        return found
-
-
-def _without_tiny(weights: Array) -> Array:
-    """Set weights to 0 that are too small to change a sum, so that traces stay sparse."""
-    size = np.abs(weights)
-    return np.where(size > FADED * size.max(), weights, 0.0)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} of the state must be finite")
+    return array.astype(np.float64 if kind == "f" else np.int64)

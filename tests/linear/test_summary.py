@@ -45,11 +45,23 @@ def test_classes_and_html(rows):
     frame = pandas.DataFrame(x, columns=["<a>", "b"])
     model = StreamClassifier().fit(frame, np.digitize(y, [-1.0, 1.0]))
     assert "class 2" in str(model.summary())
+    assert "relative to the mean" in model.summary().facts["weights"]
     shown = model._repr_mimebundle_()["text/html"]
     assert "&lt;a&gt;" in shown
     assert "<a>" not in shown
     assert "pseudo-R²" in shown
     assert "pseudo-R²" not in StreamClassifier()._repr_mimebundle_().get("text/html", "")
+
+
+def test_the_class_of_the_weights_is_named_and_texts_are_tested_together(rows):
+    """Fails for the other class, for a weight of a text at a time, and for other columns in it."""
+    x, y = rows
+    sky = np.array(["sun", "rain", "fog"])[np.digitize(x[:, 1], [-0.5, 0.5])]
+    model = StreamClassifier().fit(pandas.DataFrame({"a": x[:, 0], "sky": sky}), y > 0.0)
+    summary = model.summary()
+    assert summary.facts["weights"] == "log-odds of True against False"
+    assert summary.lines[0].weight > 0.0
+    assert summary.tests == {"sky as a whole": model.wald("sky=*")}
 
 
 def test_names_of_a_joint_test(rows):

@@ -10,7 +10,7 @@ import numpy as np
 
 from mixfree.linear.exact.batch_means import Wald
 from mixfree.linear.exact_learner import ExactLearner, knows_intervals
-from mixfree.linear.losses import Squared
+from mixfree.linear.losses import Poisson, Squared
 
 __all__ = ["Line", "Summary", "lines_of", "summary_of"]
 
@@ -136,7 +136,7 @@ def summary_of(
 ) -> Summary:
     """Make the table of an exact fit.
 
-    ``names`` are those of the features, ``labels`` those of several outputs, and ``groups`` the
+    ``names`` are those of the features, ``labels`` those of the classes, and ``groups`` the
     places of features that are tested together, by the name of the test.
     """
     inference = learner.inference if knows_intervals(learner) else None
@@ -144,6 +144,12 @@ def summary_of(
     if inference is not None and not math.isnan(effective := inference.effective_rows):
         facts["effective rows"] = f"{effective:,.0f}"
     facts["loss"] = type(learner.loss).__name__.lower()
+    if learner.loss.outputs > 1:
+        facts["weights"] = "log-odds of each class, relative to the mean of all"
+    elif len(labels) == 2:
+        facts["weights"] = f"log-odds of {labels[1]} against {labels[0]}"
+    elif isinstance(learner.loss, Poisson):
+        facts["weights"] = "logarithm of the mean"
     if (explained := learner.explained) is not None:
         name = "R²" if isinstance(learner.loss, Squared) else "pseudo-R²"
         facts[name] = f"{explained:.4f}"

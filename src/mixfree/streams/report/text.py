@@ -150,7 +150,7 @@ def weights(facts: Facts, top: int) -> Iterator[str]:
     if facts.only_rounding:
         yield "           the intervals show rounding errors only: the model fits every row"
         return
-    yield from (f"  {name:16}  {value}" for name, value in found.facts.items())
+    yield from (f"  {name:16}  {literal(value)}" for name, value in found.facts.items())
     yield from (f"  {note}" for note in found.notes if note)
 
 

@@ -4,7 +4,8 @@ Features and noise are stationary processes of variance 1, with the correlation 
 AR(1); in *arma* ARMA(1, 1) with GARCH(1, 1) innovations, in the manner of Lazarus, Lewis, Stock and
 Watson (2018); in *panel* effects of units of 50 rows, one unit after the other. The best weights
 are those that minimise the expected loss. *watched* is the linear model, whose intervals are looked
-at after every 100 rows from 1,000 to 50,000.
+at after every 100 rows from 1,000 to 50,000. *new rows* are streams that change, whose rows are
+predicted with 90 % intervals, 50 at a time.
 """
 
 import math
@@ -40,6 +41,15 @@ MODELS = ("linear", "quadratic", "arma", "panel", "logit", "probit", "poisson")
 LEAST_SQUARES = MODELS[:4]
 POISSON = 0.4  # slopes and noise of the Poisson model, relative to the others
 WATCHED, EVERY, FROM, TO = "watched", 100, 1000, 50_000
+NEW, NEW_ROWS, CHUNK, LEVEL_OF_NEW = "new rows", 10_000, 50, 0.9
+CHANGES = (
+    "independent errors",
+    "AR(1) errors, 0.98",
+    "errors of 0.3 and 3, in turns",
+    "levels change",
+    "weights turn",
+    "no error at first",
+)
 ALTERNATIVE = 3.0  # deviations of the estimate, by which the tested value is wrong
 
 
@@ -166,6 +176,10 @@ def cells(settings):
         {"model": model, "rho": rho, "rows": rows, "seed": seed, "streams": streams}
         for model, rows, streams, rho in plain + watched
         for seed in settings.seed_numbers
+    ] + [
+        {"model": NEW, "stream": name, "seed": seed}
+        for name in CHANGES
+        for seed in settings.seed_numbers[:50]
     ]
 
 
@@ -173,6 +187,8 @@ def measure(cell):
     """Return one row per kind of interval: means over streams, and the first slope of each."""
     if cell["model"] == WATCHED:
         return [{**cell, "method": kind, "left": left} for kind, left in watch(cell).items()]
+    if cell["model"] == NEW:
+        return [{**cell, **predicted(*changing(cell["stream"], cell["seed"]))}]
     model, rows, rho, seed = (cell[name] for name in ("model", "rows", "rho", "seed"))
     truth, kinds = np.array(best_weights(model)), {}
     for number in range(cell["streams"]):
@@ -211,6 +227,49 @@ def watch(cell):
             low, high = learner.inference.conf_int(anytime=kind == "anytime")[0].T
             left[kind] |= (truth < low) | (high < truth)
     return {kind: float(out.mean()) for kind, out in left.items()}
+
+
+def changing(name, seed):
+    """Draw rows and targets of a stream that changes as its name says."""
+    number, rows = CHANGES.index(name), NEW_ROWS
+    rng, time = np.random.default_rng((seed, 77, number)), np.arange(rows)
+    x, errors = rng.standard_normal((rows, len(SLOPES))), rng.standard_normal(rows)
+    if number == 1:
+        errors = autoregressive(rng, rows, 0.98)[:, 0]
+    if number == 2:
+        errors *= np.where(time // 1000 % 2, 3.0, 0.3)
+    if number == 3:
+        errors += 3.0 * rng.standard_normal(8).repeat(rows // 8)
+    if number == 4:
+        errors += x[:, 0] * (np.cos(5.0 * time / rows) - 1.0)
+    if number == 5:
+        errors[: 3 * rows // 10] = 0.0
+    return x, x @ SLOPES + LEVEL + errors
+
+
+def predicted(x, y):
+    """Return coverage and mean width of intervals of new rows, and of one with a fixed width.
+
+    The latter covers 90 % of the errors in the first fifth of the rows.
+    """
+    learner, found = ExactLearner(Squared(), x.shape[1], looks_ahead=True), []
+    for start in range(0, len(y), CHUNK):
+        here = slice(start, start + CHUNK)
+        if start >= 10 * CHUNK:
+            mean = learner.predict(x[here])
+            ends = learner.ahead.ends(Squared(), mean, LEVEL_OF_NEW)
+            found.append(np.array([mean, *ends]) - y[here])
+        learner.advance(x[here], y[here])
+    error, low, high = np.hstack(found)
+    inside, fifth = (low <= 0.0) & (high >= 0.0), len(error) // 5
+    half = float(np.quantile(np.abs(error[:fifth]), LEVEL_OF_NEW))
+    return {
+        "coverage": float(inside.mean()),
+        "worst 1,000 rows": float(np.convolve(inside, np.full(1000, 1e-3), "valid").min()),
+        "width": float(np.mean(high - low)),
+        "fixed: coverage": float(np.mean(np.abs(error[fifth:]) <= half)),
+        "fixed: width": 2.0 * half,
+    }
 
 
 def intervals(model, x, y):
@@ -256,8 +315,8 @@ def at_least(text, shares, limit):
 
 def report(rows, settings):
     """Make tables, figure and claims; the longest streams are judged."""
-    watched = [row for row in rows if row["model"] == WATCHED]
-    rows = [row for row in rows if row["model"] != WATCHED]
+    watched, new = ([row for row in rows if row["model"] == kind] for kind in (WATCHED, NEW))
+    rows = [row for row in rows if row["model"] not in (WATCHED, NEW)]
     covered, flagged, halves = (
         gather(rows, ("model", "rho", "rows"), "method", value)
         for value in ("covered", "warned", "half")
@@ -282,9 +341,20 @@ def report(rows, settings):
         for kind, values in group.items()
     }
     return Report(
-        [table(found, warned, halves), power_table(rows), watched_table(left)],
+        [table(found, warned, halves), power_table(rows), watched_table(left), new_table(new)],
         {"intervals": draw(rows, lengths)},
-        claims(found, below, warned, halves, left, settings.samples),
+        [
+            *claims(found, below, warned, halves, left, settings.samples),
+            Claim.below(
+                "intervals of new rows: coverage within 1.5 points of 90 % on streams that change",
+                {
+                    name: bootstrap(np.array(own[NEW]) - LEVEL_OF_NEW, np.abs)
+                    for name, own in gather(new, "stream", "model", "coverage").items()
+                },
+                0.015,
+                ".3f",
+            ),
+        ],
         [
             "Coverage is the share of weights whose interval holds the weight of the least "
             f"expected loss, intercept included; standard errors are {100.0 * min(errors):.1f} to "
@@ -348,6 +418,22 @@ def watched_table(left):
     ]
     title = f"Weights that ever left their 95 % interval, watched every {EVERY} rows, in per cent"
     return Table(title, ["ρ", "ordinary", "anytime"], lines)
+
+
+def new_table(new):
+    names = ("coverage", "worst 1,000 rows", "width", "fixed: coverage", "fixed: width")
+    lines = [
+        (
+            name,
+            *(
+                f"{np.mean([row[each] for row in own[NEW]]) * (1 if 'width' in each else 100):.3g}"
+                for each in names
+            ),
+        )
+        for name, own in gather(new, "stream", "model").items()
+    ]
+    title = f"90 % intervals of new rows, {CHUNK} at a time, on streams that change: means"
+    return Table(title, ["errors", *names], lines)
 
 
 def claims(found, below, warned, halves, left, longest):

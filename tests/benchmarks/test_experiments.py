@@ -74,20 +74,20 @@ def test_errors_of_newey_and_west_by_their_definition(loss):
 @pytest.mark.parametrize(
     ("coverage", "warned", "others", "left", "holds"),
     [
-        ({0.0: 0.95, 0.9: 0.94, 0.98: 0.92}, False, (-0.005, 0.95), 0.02, [True] * 7),
+        ({0.0: 0.95, 0.9: 0.94, 0.98: 0.92}, False, (-0.005, 0.95), 0.02, [True] * 8),
         (
             {0.0: 0.99, 0.9: 0.93, 0.98: 0.88},
             True,
             (0.03, 1.05),
             0.05,
-            [None, False, False, True, False, True, None],
+            [None, False, False, True, False, True, None, False],
         ),
         (
             {0.0: 0.95, 0.9: 0.90, 0.98: 0.85},
             False,
             (0.0, 0.9),
             0.08,
-            [False, True, False, False, None, False, False],
+            [False, True, False, False, None, False, False, False],
         ),
     ],
 )
@@ -122,6 +122,12 @@ def test_coverage_is_judged_by_its_interval(coverage, warned, others, left, hold
          "left": share + 0.01 * (-1) ** seed}
         for rho in coverage
         for kind, share in (("ordinary", 0.4), ("anytime", left))
+        for seed in range(6)
+    ]  # fmt: skip
+    numbers = dict.fromkeys(("worst 1,000 rows", "width", "fixed: coverage", "fixed: width"), 1.0)
+    rows += [
+        {"model": intervals.NEW, "stream": "steady", "seed": seed, "coverage": 0.9 - left + 0.02,
+         **numbers}
         for seed in range(6)
     ]  # fmt: skip
     found = intervals.report(rows, Settings(20_000, 6))

@@ -90,7 +90,7 @@ def standardised(arrays, close):
     """All arrays after standardising the rows, lying as told."""
     lying = laid_out(arrays, *close)
     rows, *state, out = lying.values()
-    units = RunningUnits(*state, np.empty_like(rows[0]), True, 16.0)
+    units = RunningUnits(*state, True, 16.0)
     assert standardise(units, rows, out) == 2
     return {name: values.copy() for name, values in lying.items()}
 

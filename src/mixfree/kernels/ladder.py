@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixfree.base.arithmetic import Array, farthest_of
-from mixfree.base.state import UnitChange
 from mixfree.kernels.jit import inline, out_of_line
 from mixfree.kernels.parts import project
 from mixfree.kernels.run import STEPS, Run
@@ -78,15 +77,6 @@ def return_arrays(state: LadderState, run: Run) -> None:
     """Hand what a kernel changed to the reference's state."""
     state.load({name: run.table[row, : run.x.size].copy() for row, name in enumerate(VECTORS)})
     return_numbers(state, run.rates, run.sketch)
-
-
-def change_units(run: Run, change: UnitChange) -> None:
-    """Twin of :meth:`mixfree.steps.ladder.LadderState.change_units`."""
-    table = run.table[:, : run.x.size]
-    table[ORIGIN : BEFORE + 1] = change.points(table[ORIGIN : BEFORE + 1])
-    table[WEIGHTED_SUM] = change.gradients(table[WEIGHTED_SUM])
-    growth = np.where(table[SQUARES] > 0.0, change.growth, 1.0)
-    table[SQUARES] = table[SQUARES] / growth / growth
 
 
 @inline

@@ -81,10 +81,6 @@ def softmax_slopes(margins, target):
         margins[k] = margins[k] / total - (1.0 if k == int(target) else 0.0)
 
 
-class OwnUnits(NamedTuple):
-    """Rows as they are given."""
-
-
 class RunningUnits(NamedTuple):
     """The arrays of a running scale: see :class:`mixfree.linear.scaling.RunningScale`."""
 
@@ -94,7 +90,6 @@ class RunningUnits(NamedTuple):
     spread: np.ndarray  # sum of squares around the mean
     shift: np.ndarray
     inverse: np.ndarray  # of the scale
-    out: np.ndarray  # a standardised row, and what follows it
     centred: bool
     limit: float
 
@@ -118,17 +113,6 @@ def counts_row(units, row, out):
         spread[k] += rest * delta * delta
     units.due[0] = 1 if due and new > 0 else 0
     return units.due[0] == 0
-
-
-@by_type
-def in_units(units, row):
-    """Whether the row can be taken now, and the row in these units."""
-    return True, row
-
-
-@in_units.register(RunningUnits)
-def _(units, row):
-    return counts_row(units, row, units.out), units.out
 
 
 @kernel
@@ -211,14 +195,13 @@ def linear_gradient(loss, l2, x, row, target, weight, margins, out):
 
 
 @kernel
-def linear(plan, run, units, loss, l2, margins, samples, kept, order):
+def linear(plan, run, loss, l2, margins, samples, kept, order):
     """Take samples in ``order``; return how many were taken before one was refused.
 
-    So is one for which new ``units`` are due. ``samples`` and ``kept`` are rows, targets and
+    ``samples`` and ``kept`` are rows, targets and
     weights; empty weights are all 1. A negative r in the order is the ~r-th kept sample.
     """
     plan, run = begin(plan, run)
-    units = unshared(units)
     rows, targets, weights = samples
     kept_rows, kept_targets, kept_weights = kept
     for i in range(order.size):
@@ -228,9 +211,6 @@ def linear(plan, run, units, loss, l2, margins, samples, kept, order):
             weight = weights[r] if weights.size > 0 else 1.0
         else:
             row, target, weight = kept_rows[~r], kept_targets[~r], kept_weights[~r]
-        ready, row = in_units(units, row)
-        if not ready:
-            return i
         row, factor, square = linear_gradient(
             loss, l2, run.x, row, target, weight, margins, run.gradient
         )

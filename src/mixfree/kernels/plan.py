@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixfree.base.state import RunState, UnitChange
+from mixfree.base.state import RunState
 from mixfree.kernels import ladder, parts
-from mixfree.kernels.run import REACH, ROOT, Run, aligned
-from mixfree.steps.ladder import Ladder, LadderState
+from mixfree.kernels.run import ROOT, Run, aligned
+from mixfree.steps.ladder import LadderState
 
 _PLANS = parts.PLANS | ladder.PLANS
 
@@ -80,15 +80,3 @@ def return_run(opt: Any, state: RunState, run: Run) -> None:
     state.output.load({"count": count, "sum": newest, "before": before, "kept": run.kept})
     run.x.flags.writeable = False
     state.load({"x": run.x, "steps": steps})
-
-
-def change_units(opt: Any, run: Run, change: UnitChange) -> None:
-    """Twin of :meth:`mixfree.Optimizer.change_units`, of a run without a reservoir."""
-    size = run.x.size
-    run.x[:] = opt.domain.project(change.points(run.x))
-    run.total[:] = change.gradients(run.total)
-    run.sums[:, :size] = change.points(run.sums[:, :size])
-    run.kept[:] = change.points(run.kept)
-    run.numbers[REACH] = np.inf
-    if isinstance(opt.step, Ladder):
-        ladder.change_units(run, change)

@@ -9,7 +9,6 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_not_negative
 from mixfree.core.optimizer import Optimizer
 from mixfree.linear.losses import Family, Loss, has_twin, linear_gradient, loss_twin
-from mixfree.linear.scaling import Rescaling, RunningScale
 
 
 def advance_linear(
@@ -67,44 +66,15 @@ def advance_linear(
         _advance_by_reference(opt, loss, (x, y, factors), indices, l2)
 
 
-def advance_scaled(
-    opt: Optimizer,
-    loss: Loss,
-    scale: RunningScale,
-    arrays: tuple[Array, Array, Array | None],
-    l2: float,
-) -> None:
-    """Tell ``opt`` standardised rows in one pass, with a change of units wherever one is due.
-
-    Requires a :class:`mixfree.gradients.Window`: other gradients keep rows, which need units.
-    """
-    from mixfree.kernels.plan import change_units
-
-    rows, targets, weights = arrays
-    x, y, indices, factors = _check_arrays(opt, loss, rows, targets, None, weights)
-
-    def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
-        done = 0
-        while True:
-            take = _kernel(loss, l2, scale.arrays(x.dtype))
-            done += int(take(plan, run, parts, order[done:]))
-            if not scale.due:
-                return done
-            units = scale.change(x[order[done]])
-            change_units(opt, run, Rescaling(loss.outputs, int(scale.centred), *units))
-
-    opt.advance(kernel, (x, y, factors), indices)
-
-
-def _kernel(loss: Loss, l2: float, units: Any = None) -> Any:
+def _kernel(loss: Loss, l2: float) -> Any:
     """Return the function that takes samples in their order, for :meth:`Optimizer.advance`."""
-    from mixfree.kernels.linear import OwnUnits, linear
+    from mixfree.kernels.linear import linear
 
-    twin, margins, given = loss_twin(loss), np.zeros(loss.outputs), units or OwnUnits()
+    twin, margins = loss_twin(loss), np.zeros(loss.outputs)
 
     def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
         samples, kept = parts[:3], parts[3:] or parts[:3]
-        return int(linear(plan, run, given, twin, l2, margins, samples, kept, order))
+        return int(linear(plan, run, twin, l2, margins, samples, kept, order))
 
     return kernel
 

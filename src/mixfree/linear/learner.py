@@ -16,9 +16,9 @@ from mixfree.core.method import Method
 from mixfree.core.methods import start_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball
-from mixfree.gradients import Replay, Reservoir, Window
-from mixfree.linear.advance import advance_linear, advance_scaled
-from mixfree.linear.losses import Logistic, Loss, Softmax, has_twin, predictions
+from mixfree.gradients import Replay, Reservoir
+from mixfree.linear.advance import advance_linear
+from mixfree.linear.losses import Logistic, Loss, Softmax, predictions
 from mixfree.linear.scaling import Rescaling, RunningScale, original
 from mixfree.linear.sparse import SparseLinear, runs_sparse
 from mixfree.steps import Profile
@@ -213,10 +213,6 @@ class Learner:
         if self.optimizer.samples == 0 and len(rows):
             # The first standardised row is zero; later ones have about this norm.
             self._guess_distance(math.sqrt(self.columns), float(targets[0]))
-        run = self.optimizer
-        if run.has_twin and has_twin(self.loss) and isinstance(run.gradient, Window):
-            advance_scaled(run, self.loss, scale, (rows, targets, weights), self.l2)
-            return
         done, room = 0, np.empty_like(rows)
         while done < len(rows):
             piece = scale.take(rows[done:], room)
@@ -225,7 +221,7 @@ class Learner:
             done = now.stop
             if scale.due:
                 units = scale.change(rows[done])
-                run.change_units(Rescaling(self.loss.outputs, self._intercept, *units))
+                self.optimizer.change_units(Rescaling(self.loss.outputs, self._intercept, *units))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""

@@ -1,9 +1,8 @@
 """Standardise features in one pass, by the mean and the deviation of the rows so far."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mixfree.base.arithmetic import MIN_VALUE, Array
 from mixfree.base.state import State
@@ -62,25 +61,16 @@ class RunningScale(State):
         """Whether the next row waits for new units."""
         return bool(self._due[0])
 
-    def arrays(self, dtype: npt.DTypeLike) -> Any:
-        """Return the arrays that kernels change, which standardise rows of this type."""
-        from mixfree.kernels.linear import RunningUnits
-        from mixfree.kernels.run import aligned
-
-        columns = self.mean.size
-        rows = [self.mean, self.spread, self.shift, 1.0 / self.scale]
-        self.mean, self.spread, shift, inverse = aligned(np.array(rows))[:, :columns]
-        statistics = (self.count, self.mean, self.spread)
-        # A centred row is followed by the intercept's 1.
-        out = aligned(np.ones(columns + self.centred, dtype))
-        return RunningUnits(self._due, *statistics, shift, inverse, out, self.centred, LIMIT)
-
     def take(self, rows: Array, out: Array) -> Array:
         """Standardise as many rows as there is room in ``out``, up to one that needs new units."""
-        from mixfree.kernels.linear import standardise
+        from mixfree.kernels.linear import RunningUnits, standardise
+        from mixfree.kernels.run import aligned
 
-        rows = rows[: len(out)]
-        return out[: standardise(self.arrays(rows.dtype), rows, out)]
+        known = [self.mean, self.spread, self.shift, 1.0 / self.scale]
+        self.mean, self.spread, shift, inverse = aligned(np.array(known))[:, : self.mean.size]
+        statistics = self._due, self.count, self.mean, self.spread
+        arrays = RunningUnits(*statistics, shift, inverse, self.centred, LIMIT)
+        return out[: standardise(arrays, rows[: len(out)], out)]
 
     def change(self, row: Array) -> tuple[Units, Units]:
         """Change to the units of the current statistics, which include those of ``row``.

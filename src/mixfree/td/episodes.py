@@ -133,20 +133,10 @@ def spaces(env: Any) -> tuple[Any, Any]:
 
 
 def transitions(env: Any, policy: Any = "uniform", seed: int = 0) -> Iterator[Transition]:
-    """Run a policy endlessly and yield every transition.
+    """Run a policy endlessly and yield every transition, also of a vector environment.
 
-    The transitions of a vector environment come step by step, in the order of its environments.
-    Automatic resets, in any of Gymnasium's three modes, are not transitions and are left out.
-
-    Parameters
-    ----------
-    env
-        A Gymnasium environment, or a vector environment.
-    policy
-        ``"uniform"``, a table (see :func:`policy_matrix`), or a function of the observation of
-        one environment and a NumPy generator.
-    seed
-        Seed of the environment and of the policy.
+    Its transitions come step by step, in the order of its environments. Automatic resets, in any of
+    Gymnasium's three modes, are not transitions and are left out.
 
     Examples
     --------
@@ -165,52 +155,40 @@ def transitions(env: Any, policy: Any = "uniform", seed: int = 0) -> Iterator[Tr
 def _single_transitions(
     env: Any, act: Act, generator: np.random.Generator, seed: int
 ) -> Iterator[Transition]:
-    state, _ = env.reset(seed=seed)
-    state = _copied(state)
+    state = _copied(env.reset(seed=seed)[0])
     while True:
         next_state, reward, terminated, truncated, _ = env.step(act(state, generator))
         next_state = _copied(next_state)
         yield Transition(state, float(reward), next_state, bool(terminated))
-        if terminated or truncated:
-            state, _ = env.reset()
-            state = _copied(state)
-        else:
-            state = next_state
+        state = _copied(env.reset()[0]) if terminated or truncated else next_state
 
 
 def _vector_transitions(
     env: Any, act: Act, generator: np.random.Generator, seed: int
 ) -> Iterator[Transition]:
-    mode = _autoreset_mode(env)
-    states, _ = env.reset(seed=seed)
-    states = list(_copied(states))
+    if (found := env.metadata.get("autoreset_mode")) is None:
+        raise ValueError(
+            f"{env} has no metadata['autoreset_mode']: set it to one of "
+            "gymnasium.vector.AutoresetMode"
+        )
+    mode = str(require("gymnasium.vector").AutoresetMode(found).value)
+    states = list(_copied(env.reset(seed=seed)[0]))
     resetting = np.zeros(env.num_envs, dtype=bool)  # environments whose next step is a reset
     while True:
         actions = np.array([act(state, generator) for state in states])
         after, rewards, terminated, truncated, info = env.step(actions)
         ended = np.asarray(terminated) | np.asarray(truncated)
         after = list(_copied(after))
-        last = list(after)
+        last = after.copy()
         if mode == "SameStep":
             for i in np.flatnonzero(ended):
                 last[i] = _copied(info["final_obs"][i])
         for i in np.flatnonzero(~resetting):
             yield Transition(states[i], float(rewards[i]), last[i], bool(terminated[i]))
         if mode == "Disabled" and ended.any():
-            fresh, _ = env.reset(options={"reset_mask": ended})
-            after = list(_copied(fresh))
+            after = list(_copied(env.reset(options={"reset_mask": ended})[0]))
         resetting = ended & ~resetting if mode == "NextStep" else np.zeros_like(resetting)
         states = after
-
-
-def _autoreset_mode(env: Any) -> str:
-    mode = env.metadata.get("autoreset_mode")
-    if mode is None:
-        raise ValueError(
-            f"{env} has no metadata['autoreset_mode']: set it to one of "
-            "gymnasium.vector.AutoresetMode"
-        )
-    return str(require("gymnasium.vector").AutoresetMode(mode).value)
 
 
 def _copied(observation: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_whole, shown
+from mixfree.base.checks import check_whole
 from mixfree.base.terminal import progress_bar
 from mixfree.chains import AutocorrelationTime, autocorrelation_time
 from mixfree.core.minimize import History, follow
@@ -77,8 +77,6 @@ class Evaluation:
         fewer than five batches visited, whose value the transitions do not determine, or on whose
         value all batches agree exactly.
         """
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must be between 0 and 1, not {shown(level)}")
         certificate, rows = self._certified(), self.learner.feature_rows(states)
         found = rows @ self.theta
         half = np.abs(found - rows @ certificate.theta) + certificate.errors(rows, level)

@@ -48,14 +48,14 @@ def rescaled(features: npt.ArrayLike) -> Array:
     array([[0.6, 0.8],
            [0. , 0.5]])
     """
-    matrix: Array = _finite_matrix(features)
+    matrix: Array = _checked_matrix(features)
     largest = float(np.linalg.norm(matrix, axis=1).max())
     return matrix / largest if largest > 0.0 else matrix
 
 
 def feature_matrix(features: Any, states: int | None = None) -> Any:
     """Check features (real, finite, no norm above 1), and return a copy, in CSR form if sparse."""
-    matrix = _finite_matrix(features)
+    matrix = _checked_matrix(features)
     if states is not None and matrix.shape[0] != states:
         raise ValueError(
             f"features must have one row for each of the {states} states, not {matrix.shape[0]}"
@@ -78,7 +78,7 @@ def canonical(rows: Any) -> Any:
     return found
 
 
-def _finite_matrix(features: Any) -> Any:
+def _checked_matrix(features: Any) -> Any:
     given = features if sparse.issparse(features) else np.asarray(features)
     if given.ndim != 2 or 0 in given.shape or given.dtype.kind not in "biuf":
         raise ValueError(
@@ -136,22 +136,21 @@ class Rows:
 
     def row(self, state: Any) -> Array:
         """Return the row of a state; negative numbers are refused."""
-        if self.sparse:
-            row: Array = self.rows([state])[0]
-            return row
         try:
             return self._row[state]
         except (KeyError, TypeError):
-            raise ValueError(f"state {state!r} {self._allowed}") from None
+            row: Array = self.rows([state])[0]
+            return row
 
     def indices(self, states: Any) -> Array:
         """Return the row numbers of many states, checked."""
         found = np.asarray(states)
+        allowed = f"must be a row number of the features, from 0 to {self.states - 1}"
         if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
-            raise ValueError(f"states of shape {found.shape}, {found.dtype}: each {self._allowed}")
-        if found.size and not (found.min() >= 0 and found.max() < self.states):
-            wrong = found[(found < 0) | (found >= self.states)][0]
-            raise ValueError(f"state {wrong} {self._allowed}")
+            raise ValueError(f"states of shape {found.shape}, {found.dtype}: each {allowed}")
+        wrong = (found < 0) | (found >= self.states)
+        if wrong.any():
+            raise ValueError(f"state {found[wrong][0]} {allowed}")
         return found.astype(np.int64)
 
     def rows(self, states: Any) -> Array:
@@ -163,10 +162,6 @@ class Rows:
     def sparse_rows(self, states: Any) -> Any:
         """Return :meth:`rows` as a CSR array."""
         return sparse.csr_array(self.matrix[self.indices(states)])
-
-    @property
-    def _allowed(self) -> str:
-        return f"must be a row number of the features, from 0 to {self.states - 1}"
 
 
 class Mapped:
@@ -211,9 +206,8 @@ class Mapped:
         squares = np.einsum("ij,ij->i", rows, rows) if dense else rows.multiply(rows).sum(axis=1)
         square = float(squares.max())
         if not square <= (1.0 + ROUNDING) ** 2:
-            problem = (
-                f"norm {square**0.5:.6g}, above 1" if np.isfinite(square) else "no finite norm"
-            )
+            above = f"norm {square**0.5:.6g}, above 1"
+            problem = above if np.isfinite(square) else "no finite norm"
             raise ValueError(f"features of an observation have {problem}: scale them")
         return rows
 
@@ -285,9 +279,8 @@ class FourierBasis(Bounds):
     def __post_init__(self) -> None:
         super().__post_init__()
         steps = range(check_whole(self.order, "order") + 1)
-        object.__setattr__(
-            self, "frequencies", np.array(list(product(steps, repeat=self.dimension)), dtype=float)
-        )
+        each = np.array(list(product(steps, repeat=self.dimension)), dtype=float)
+        object.__setattr__(self, "frequencies", each)
 
     @property
     def size(self) -> int:

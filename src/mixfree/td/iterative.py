@@ -12,15 +12,7 @@ from mixfree.core.optimizer import Optimizer
 
 
 class SemiGradients:
-    """Tells an optimiser the gradients −g(θ; z) = (φ(s)ᵀθ − r − γφ(s')ᵀθ) φ(s).
-
-    Parameters
-    ----------
-    optimizer
-        The optimiser, at the initial θ.
-    gamma
-        The discount.
-    """
+    """Tells an optimiser the gradients −g(θ; z) = (φ(s)ᵀθ − r − γφ(s')ᵀθ) φ(s)."""
 
     def __init__(self, optimizer: Optimizer, gamma: float) -> None:
         self.optimizer, self.gamma = optimizer, gamma

@@ -212,15 +212,14 @@ class TDLearner:
         """
         given, ended = self._checked(states, rewards, next_states, terminated)
         states, next_states = _sliceable(states), _sliceable(next_states)
-        restore = self._updates.snapshot() if len(ended) > self._piece else None
+        restore = self._updates.snapshot() if len(ended) > self._piece else lambda: None
         try:
             for start in range(0, max(len(ended), 1), self._piece):
                 piece = slice(start, start + self._piece)
                 parts = (part[piece] for part in (states, given, next_states, ended))
                 self.advance(*self._found(*parts))
         except BaseException:
-            if restore is not None:
-                restore()
+            restore()
             raise
 
     def advance(self, rows: Any, here: Array, there: Array, rewards: Array) -> None:

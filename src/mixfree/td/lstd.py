@@ -16,16 +16,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse, special
+from scipy import special
 
 from mixfree.base.arithmetic import MAX_VALUE, Array
-from mixfree.base.checks import (
-    check_not_negative,
-    check_positive,
-    check_values,
-    check_whole,
-    shown,
-)
+from mixfree.base.checks import check_not_negative, check_positive, check_whole, shown
 from mixfree.base.equal_batches import EqualBatches
 from mixfree.base.state import loading, shallow
 from mixfree.linear.exact.streamsums import most_batches
@@ -59,14 +53,8 @@ class LSTD:
     size
         Number of features. The total and the sums of 16 to 64 batches take 8·size² bytes each:
         5 MB for 100 features, 136 MB for 1,000.
-    gamma
-        Discount in [0, 1].
-    lam
-        Decay λ of the eligibility traces, in [0, 1].
-    l2
-        Ridge per transition.
-    half_life
-        Number of transitions after which a transition counts half; None never forgets.
+    gamma, lam, l2, half_life
+        As for :class:`TDLearner`.
 
     Examples
     --------
@@ -90,9 +78,8 @@ class LSTD:
         half_life: float | None = None,
     ) -> None:
         self.size = check_whole(size, "size")
-        for name, value in (("gamma", gamma), ("lam", lam)):
-            if isinstance(value, bool | str) or not 0.0 <= value <= 1.0:
-                raise ValueError(f"{name} must be in [0, 1], not {shown(value)}")
+        if isinstance(lam, bool | str) or not 0.0 <= lam <= 1.0:
+            raise ValueError(f"lam must be in [0, 1], not {shown(lam)}")
         self.gamma, self.lam, self.l2 = float(gamma), float(lam), check_not_negative(l2, "l2")
         self.half_life = None if half_life is None else check_positive(half_life, "half_life")
         self._block, length, most = self._lengths()
@@ -150,31 +137,16 @@ class LSTD:
     def add(
         self, rows: Any, rewards: npt.ArrayLike, next_rows: Any, terminated: npt.ArrayLike
     ) -> None:
-        """Add transitions in order.
+        """Add transitions in order, whose features have been checked; an error changes nothing.
 
-        Parameters
-        ----------
-        rows, rewards, next_rows
-            Features φ(s), rewards, and features φ(s') of the next states.
-        terminated
-            Where the episode ends in a terminal state, whose value is 0.
-
-        Raises
-        ------
-        ValueError
-            If a shape is wrong, or a value is not finite or above 1e75; nothing has changed then.
+        ``terminated`` is where the episode ends in a terminal state, whose value is 0.
         """
         self._complete()
         x, ahead = self.as_rows(rows), self.as_rows(next_rows)
         r, stop = np.asarray(rewards), np.asarray(terminated, dtype=bool)
-        n, arrays = x.shape[0], {"rows": x, "next_rows": ahead, "rewards": r, "terminated": stop}
-        for name, array in arrays.items():
-            shape = (n, self.size) if name.endswith("rows") else (n,)
-            if array.shape != shape:
-                raise ValueError(f"{name} must have shape {shape}, not {array.shape}")
         self._check_rewards(r)
         done, new = 0, self.copy()
-        broken = new._cuts(x, ahead, stop) if self.lam > 0.0 and n else stop
+        broken = new._cuts(x, ahead, stop) if self.lam > 0.0 and len(r) else stop
         both = self._below(self._waiting, self._beside(x, ahead, stop))
         given = np.concatenate([new._given, np.column_stack([r, broken])])
         while len(given) - done >= (rest := min(new._block, new._batches.length - new._filled)):
@@ -186,13 +158,13 @@ class LSTD:
 
     def _cuts(self, x: Any, ahead: Any, stop: Array) -> Array:
         """Return where traces end in new transitions; end the last one if they begin elsewhere."""
-        if self._ahead is not None and (_first(x) != self._ahead).any():
+        if self._ahead is not None and (next(self._dense(x[:1]))[0] != self._ahead).any():
             if len(self._given):
                 self._given = self._given.copy()
                 self._given[-1, 1] = 1.0
             else:
                 self._trace = np.zeros(self.size)
-        self._ahead = None if stop[-1] else _first(ahead[-1:]).copy()
+        self._ahead = None if stop[-1] else next(self._dense(ahead[-1:]))[0].copy()
         cuts: Array = stop | np.append((x[1:] != ahead[:-1]).sum(axis=1) > 0, False)
         return cuts
 
@@ -223,9 +195,7 @@ class LSTD:
 
     @staticmethod
     def _beside(x: Array, ahead: Array, stop: Array) -> Array:
-        ahead = np.where(stop[:, None], 0.0, ahead)
-        check_values(rows=x, next_rows=ahead)
-        return np.concatenate([x, ahead], axis=1)
+        return np.concatenate([x, np.where(stop[:, None], 0.0, ahead)], axis=1)
 
     @staticmethod
     def _below(first: Array, second: Array) -> Array:
@@ -344,17 +314,11 @@ class LSTD:
         return np.where(reliable, quantile * np.sqrt(found), np.inf)
 
     def _dense(self, rows: Any) -> Iterator[Array]:
-        """Yield rows, which must be finite and of the right size, as dense matrices in pieces."""
-        x = self.as_rows(rows)
-        if x.ndim != 2 or x.shape[1] != self.size:
-            raise ValueError(f"rows must have {self.size:,} columns, not shape {x.shape}")
-        together = max(MAX_DENSE // self.size, 1)
+        """Yield rows as dense matrices in pieces."""
+        x, together = self.as_rows(rows), max(MAX_DENSE // self.size, 1)
         for start in range(0, x.shape[0], together):
             piece = x[start : start + together]
-            dense: Array = piece if isinstance(piece, np.ndarray) else piece.toarray()
-            if not np.isfinite(dense).all():
-                raise ValueError("rows must be finite")
-            yield dense
+            yield piece if isinstance(piece, np.ndarray) else piece.toarray()
 
     def _residuals(self, theta: Array) -> Array:
         """Return the residuals of each batch's equations at θ, with ridge: they sum to 0."""
@@ -442,12 +406,6 @@ class LSTD:
 
     def __repr__(self) -> str:
         return f"<{self.name}: {self.size} features, {self.samples} transitions>"
-
-
-def _first(rows: Any) -> Array:
-    """Return the first row, dense."""
-    row: Array = (rows[:1].toarray() if sparse.issparse(rows) else rows)[0]
-    return row
 
 
 def check_array(value: Any, name: str, shape: tuple[int, ...], kind: str = "f") -> Array:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Unpack
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_one_of, check_positive, check_whole
+from mixfree.base.checks import check_positive, check_whole
 from mixfree.core import methods as table
 from mixfree.core.method import Common, Method
 from mixfree.core.methods import Methods
@@ -47,11 +47,11 @@ class ProjectedTD(Method):
         **common: Unpack[Common],
     ) -> None:
         given = {"horizon": horizon, "step_size": step_size, "omega": omega}
-        given = {name: value for name, value in given.items() if value is not None}
-        if len(given) != 1:
+        names = [name for name, value in given.items() if value is not None]
+        if len(names) != 1:
             raise ValueError(
                 "projected-td takes one of horizon (step 1/√T), step_size (constant) and "
-                f"omega (step 1/(ω(1−γ)t)), not {', '.join(given) or 'none of them'}"
+                f"omega (step 1/(ω(1−γ)t)), not {', '.join(names) or 'none of them'}"
             )
 
         def rule(scale: float) -> Step:
@@ -99,7 +99,7 @@ def start_method(
     unscaled = radius is None and alpha is None
     if name is None:
         name = "ladder" if unscaled else "mag"
-    method = td_methods()[check_one_of(name, "method", tuple(td_methods()))]
+    method = td_methods()[name]
     if unscaled and name in _OF_RADIUS:
         raise ValueError(
             f"{name} takes its step size from radius, a bound on ‖θ*‖: give radius=…, or use "
@@ -109,12 +109,10 @@ def start_method(
         settings = _LADDER | settings
     if "gamma" in method.options():
         settings["gamma"] = gamma
-    if method is ProjectedTD:
-        if radius is None:
-            raise ValueError(
-                "projected-td needs radius, that of a ball that contains θ*: give radius=…"
-            )
-        alpha = 1.0 if alpha is None else alpha
+    if method is ProjectedTD and radius is None:
+        raise ValueError(
+            "projected-td needs radius, that of a ball that contains θ*: give radius=…"
+        )
     common = {name: settings.pop(name) for name in ("output", "seed") if name in settings}
     domain = None if radius is None else Ball(radius)
     return table.start_method(method, theta0, settings, domain=domain, alpha=alpha, **common)

@@ -180,10 +180,8 @@ class RewardProcess:
         acts = policy_matrix(policy, n, actions)
         expected = rewards if rewards.ndim == 2 else (steps * rewards).sum(axis=2)
         continuing = np.einsum("sa,sat->st", acts, steps)
-        continuing[:, ends] = 0.0
-        continuing[ends] = 0.0
-        r = (acts * expected).sum(axis=1)
-        return cls(continuing, r, gamma, features, start=start)
+        continuing[:, ends] = continuing[ends] = 0.0
+        return cls(continuing, (acts * expected).sum(axis=1), gamma, features, start=start)
 
     @cached_property
     def visited(self) -> Array:
@@ -221,16 +219,13 @@ class RewardProcess:
         It is computed in the coordinates of M^½Φ, in which the equation is well conditioned even
         if some states are rare.
         """
-        seen, gamma = self.visited, self.gamma
-        root = np.sqrt(self.stationary[seen])
-        left, singular, right = np.linalg.svd(
-            root[:, None] * self.features[seen], full_matrices=False
-        )
+        seen, root = self.visited, np.sqrt(self.stationary[self.visited])[:, None]
+        left, singular, right = np.linalg.svd(root * self.features[seen], full_matrices=False)
         kept = singular > singular[0] * max(self.features.shape) * np.finfo(float).eps
         left, singular, right = left[:, kept], singular[kept], right[kept]
-        weighted = root[:, None] * self.P[np.ix_(seen, seen)] / root
-        system = np.eye(kept.sum()) - gamma * left.T @ weighted @ left
-        rotated = np.linalg.solve(system, left.T @ (root * self.r[seen]))
+        weighted = root * self.P[np.ix_(seen, seen)] / root[:, 0]
+        system = np.eye(kept.sum()) - self.gamma * left.T @ weighted @ left
+        rotated = np.linalg.solve(system, left.T @ (root[:, 0] * self.r[seen]))
         theta: Array = right.T @ (rotated / singular)
         return theta
 
@@ -299,18 +294,16 @@ class RewardProcess:
             here = np.flatnonzero(path[:-1] != end)[:length]
             before, after = path[here], path[here + 1]
             place = int(after[-1])
-            terminated = after == end
-            states = self.visited[before]
+            terminated, states = after == end, self.visited[before]
             next_states = self.visited[np.where(terminated, before, after)]
-            table = self.rewards
-            rewards = self.r[states] if table.ndim == 1 else table[states, next_states]
+            each = self.rewards.ndim == 1
+            rewards = self.r[states] if each else self.rewards[states, next_states]
             yield Trajectory(states, rewards, next_states, terminated)
 
     @cached_property
     def _walk(self) -> MarkovChain:
         """The chain of the visited states and, as last state, the end of an episode."""
-        seen = self.visited
-        n = len(seen)
+        seen, n = self.visited, len(self.visited)
         P = np.zeros((n + 1, n + 1))
         P[:n, :n] = self.P[np.ix_(seen, seen)]
         P[:n, n] = self.ending[seen]
@@ -331,13 +324,14 @@ def _continuing(P: npt.ArrayLike) -> Array:
     matrix = np.array(P, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
         raise ValueError(f"P must be a square matrix, not shape {matrix.shape}")
-    if not (matrix >= 0.0).all():
-        row = int(np.flatnonzero(~(matrix >= 0.0).all(axis=1))[0])
-        raise ValueError(f"P must hold probabilities, but row {row} is {matrix[row]}")
     sums = matrix.sum(axis=1)
-    if (sums > 1.0 + _ROUNDING).any():
-        row = int(sums.argmax())
-        raise ValueError(f"rows of P must sum to at most 1, but row {row} sums to {sums[row]:.6g}")
+    wrong = ~((matrix >= 0.0).all(axis=1) & (sums <= 1.0 + _ROUNDING))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            "rows of P must be probabilities that sum to at most 1, but row "
+            f"{row} is {matrix[row]}, with sum {sums[row]:.6g}"
+        )
     return matrix
 
 

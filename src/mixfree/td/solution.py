@@ -96,16 +96,7 @@ def column(sums: Any, place: int) -> Array:
 
 
 def correlation_remark(residuals: Array, length: int) -> str:
-    """Return a sentence if neighbouring batches are correlated, else an empty string.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> correlation_remark(rng.normal(size=(40, 3)), 500)
-    ''
-    >>> correlation_remark(rng.normal(size=(40, 3)).cumsum(axis=0), 500)[:27]
-    'intervals are too narrow: b'
-    """
+    """Return a sentence if neighbouring batches are correlated, else an empty string."""
     size = np.abs(residuals).max(axis=0, initial=0.0)
     varied = residuals[:, size > 0.0] / size[size > 0.0]
     scores = varied / np.sqrt(np.mean(varied**2, axis=0))

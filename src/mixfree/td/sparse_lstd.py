@@ -7,7 +7,6 @@ import numpy as np
 from scipy import sparse
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_values
 from mixfree.td.lstd import FIRST_LENGTH, LSTD, MAX_DENSE_FEATURES, check_array
 from mixfree.td.solution import Solution, sparse_solution
 
@@ -25,19 +24,8 @@ class SparseLSTD(LSTD):
     change the values. Transitions are refused if too many features occur together for the sums to
     fit in memory.
 
-    Parameters
-    ----------
-    size, gamma, lam, l2
-        As for :class:`LSTD`. Memory grows with the number of pairs of features that occur
-        together or one after the other: 12 bytes each, in the total and in 8 to 16 batches.
-
-    Examples
-    --------
-    >>> lstd = SparseLSTD(2, gamma=0.5)
-    >>> states = sparse.csr_array(np.eye(2)[[0, 1] * 50])
-    >>> lstd.add(states, np.ones(100), states[:, ::-1], np.zeros(100, dtype=bool))
-    >>> lstd.theta.round(9)
-    array([2., 2.])
+    Memory grows with the number of pairs of features that occur together or one after the other:
+    12 bytes each, in the total and in 8 to 16 batches.
     """
 
     sparse = True
@@ -68,7 +56,6 @@ class SparseLSTD(LSTD):
     def _beside(x: Any, ahead: Any, stop: Array) -> Any:
         both = sparse.hstack([x, ahead.multiply(~stop[:, None])], format="csr")
         both.eliminate_zeros()
-        check_values(rows=both.data)
         return both
 
     @staticmethod

@@ -101,21 +101,6 @@ def test_the_first_row_of_a_table_is_of_the_first_state():
     assert as_function(max, STATES, ACTIONS) is max
 
 
-@pytest.mark.parametrize(
-    ("policy", "message"),
-    [
-        ("greedy", "policy must be 'uniform', a table or a function, not 'greedy'"),
-        ([0, 1], r"an action for each of the 3 states"),
-        ([0, 1, 4], "actions from 0 to 3"),
-        (np.full((3, 4), 0.3), "rows of probabilities, which are not negative and sum to 1"),
-        (lambda observation, generator: 0, "must be a table of action probabilities here"),
-    ],
-)
-def test_wrong_policies_are_named(policy, message):
-    with pytest.raises(ValueError, match=message):
-        policy_matrix(policy, 3, 4)
-
-
 def unknown_mode():
     env = SyncVectorEnv([lambda: Corridor(2)])
     env.metadata = {}
@@ -128,6 +113,11 @@ BOX = gymnasium.spaces.Box(0.0, 1.0)
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
+        (lambda: policy_matrix("greedy", 3, 4), "'uniform', a table or a function, not 'greedy'"),
+        (lambda: policy_matrix([0, 1], 3, 4), "an action for each of the 3 states"),
+        (lambda: policy_matrix([0, 1, 4], 3, 4), "actions from 0 to 3"),
+        (lambda: policy_matrix(np.full((3, 4), 0.3), 3, 4), "not negative and sum to 1"),
+        (lambda: policy_matrix(max, 3, 4), "must be a table of action probabilities here"),
         (unknown_mode, "autoreset_mode"),
         (make_env("NoSuch-v0").__enter__, "environment 'NoSuch-v0' cannot be made"),
         (lambda: as_function("uniform", STATES, BOX), "uniform policy needs a finite number"),
@@ -135,6 +125,6 @@ BOX = gymnasium.spaces.Box(0.0, 1.0)
         (lambda: as_function(lambda s: 0, STATES, ACTIONS), "an observation and a random generat"),
     ],
 )
-def test_environments_and_functions_that_do_not_fit_are_named(ask, message):
+def test_policies_and_environments_that_do_not_fit_are_named(ask, message):
     with pytest.raises(ValueError, match=message):
         ask()

@@ -62,17 +62,15 @@ def test_compiled_twin_step_by_step(name, kind):
     assert whole.samples == 300
 
 
-@pytest.mark.parametrize("many", [False, True])
-def test_nothing_comes_after_the_end(many):
+def test_nothing_comes_after_the_end():
     """The state after the end is not looked at: it need not even exist."""
-    found = learner(np.eye(2), "adagrad")
-    found.update_many([], [], [], [])  # whose elements NumPy takes for floating-point numbers
-    assert found.samples == 0
-    if many:
-        found.update_many([0], [1.0], [99], [True])
-    else:
-        found.update(0, 1.0, 99, True)
-    np.testing.assert_allclose(found.theta, [RADIUS, 0.0])
+    single, many = (learner(np.eye(2), "adagrad") for _ in range(2))
+    many.update_many([], [], [], [])  # whose elements NumPy takes for floating-point numbers
+    assert many.samples == 0
+    many.update_many([0], [1.0], [99], [True])
+    single.update(0, 1.0, 99, True)
+    for found in (single, many):
+        np.testing.assert_allclose(found.theta, [RADIUS, 0.0])
 
 
 def test_projected_td_has_the_three_step_sizes():
@@ -85,29 +83,27 @@ def test_projected_td_has_the_three_step_sizes():
         for state, size in enumerate(sizes):
             found.update(state, 1.0, 0, True)
             assert found.theta[state] == pytest.approx(size)
-    with pytest.raises(ValueError, match="takes one of horizon"):
-        TDLearner(np.eye(3), GAMMA, 1.0, "projected-td")
-    with pytest.raises(ValueError, match=r"takes one of horizon .* not horizon, omega"):
-        TDLearner(np.eye(3), GAMMA, 1.0, "projected-td", horizon=5, omega=0.1)
-    with pytest.raises(ValueError, match="needs radius"):
-        TDLearner(np.eye(3), GAMMA, None, "projected-td", horizon=5)
+    for radius, options, message in (
+        (1.0, {}, "takes one of horizon"),
+        (1.0, {"horizon": 5, "omega": 0.1}, "takes one of horizon .* not horizon, omega"),
+        (None, {"horizon": 5}, "needs radius"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            TDLearner(np.eye(3), GAMMA, radius, "projected-td", **options)
 
 
-BAD_TRANSITIONS = [
-    ((0, np.nan, 1, False), "reward of transition 2 must be finite, not nan"),
-    ((0, -np.inf, 1, True), "reward of transition 2 must be finite, not -inf"),
-    ((7, 1.0, 1, False), "state 7 must be a row number"),
-    ((0, 1.0, -1, False), "state -1 must be a row number"),
-]
+LSTD, MAG = {"lam": 0.5}, {"radius": RADIUS}
 
 
 @pytest.mark.parametrize(
     ("options", "transition", "message"),
     [
-        *(({"radius": RADIUS}, *bad) for bad in BAD_TRANSITIONS),
-        *(({"lam": 0.5}, *bad) for bad in BAD_TRANSITIONS),
-        ({"radius": RADIUS}, (0, 1e305, 1, False), "(transition|sample) 2 is"),
-        ({"lam": 0.5}, (0, -1e200, 1, False), r"reward of transition 2 must be at most 1e\+75"),
+        (MAG, (0, np.nan, 1, False), "reward of transition 2 must be finite, not nan"),
+        (LSTD, (0, -np.inf, 1, True), "reward of transition 2 must be finite, not -inf"),
+        (MAG, (7, 1.0, 1, False), "state 7 must be a row number"),
+        (LSTD, (0, 1.0, -1, False), "state -1 must be a row number"),
+        (MAG, (0, 1e305, 1, False), "(transition|sample) 2 is"),
+        (LSTD, (0, -1e200, 1, False), r"reward of transition 2 must be at most 1e\+75"),
     ],
 )
 @pytest.mark.parametrize("many", [False, True])
@@ -133,10 +129,7 @@ def test_bad_transitions_change_nothing(options, transition, message, many):
         (lambda: learner(np.eye(2)).update_many([0], [1.0], [1], ["False"]), "True or False, not"),
         (lambda: TDLearner(np.eye(2), 0.9, radius=0.0), "radius must be positive"),
         (lambda: TDLearner(np.eye(2), 0.9, method="sgd-er"), "method must be one of"),
-        (
-            lambda: TDLearner(np.eye(2), 0.9, method="mag"),
-            "mag takes .*: give radius=….*'ladder'",
-        ),
+        (lambda: TDLearner(np.eye(2), 0.9, method="mag"), "mag takes .*: give radius=….*'ladder'"),
         (lambda: TDLearner(2.0 * np.eye(2), 0.9), "norm 2, above 1"),
         (lambda: TDLearner(lambda s: [1.0], 0.9), "give size"),
         (lambda: learner(np.eye(2)).update_many([0], [1.0, 2.0], [1], [False]), "the same length"),

@@ -53,7 +53,15 @@ def policy_matrix(policy: Any, states: int, actions: int) -> Array:
 def as_function(policy: Any, observations: Any, actions: Any) -> Act:
     """Convert a policy to a function ``act(observation, generator)`` for Gymnasium spaces."""
     if callable(policy):
-        _check_arguments(policy)
+        try:
+            inspect.signature(policy).bind(None, None)
+        except TypeError as error:
+            raise ValueError(
+                "policy must take an observation and a random generator: "
+                f"lambda observation, generator: … ({error})"
+            ) from None
+        except ValueError:  # of code that is not Python's
+            pass
         given: Act = policy
         return given
     if isinstance(policy, str):
@@ -75,21 +83,6 @@ def as_function(policy: Any, observations: Any, actions: Any) -> Act:
         return int(actions.start) + int(drawn)
 
     return act
-
-
-def _check_arguments(policy: Act) -> None:
-    """Of a function that takes the observation alone, Python says only how many it was given."""
-    try:
-        signature = inspect.signature(policy)
-    except (TypeError, ValueError):  # of code that is not Python's
-        return
-    try:
-        signature.bind(None, None)
-    except TypeError:
-        raise ValueError(
-            f"policy must take an observation and a random generator, not {signature}: "
-            "lambda observation, generator: …"
-        ) from None
 
 
 def _check_word(policy: str) -> None:

@@ -134,7 +134,13 @@ class RewardProcess:
             stays = all(o[1] == state for outcomes in table[state].values() for o in outcomes)
             if stays and rewards[state] != 0.0:
                 raise ValueError(f"terminal state {state} has an outgoing reward: {rewards[state]}")
-        start = start_distribution(env, states)
+        law = getattr(env.unwrapped, "initial_state_distrib", None)
+        if law is None:
+            raise ValueError(
+                f"{env} does not publish the distribution of its first state: set "
+                "env.unwrapped.initial_state_distrib"
+            )
+        start = np.asarray(law, dtype=np.float64).reshape(states)
         features = tabular(states) if features is None else features
         return cls(continuing, rewards, gamma, features, start=start)
 
@@ -360,14 +366,3 @@ def transition_table(env: Any) -> Mapping[int, Mapping[int, list[Any]]] | None:
     """Return the transition table that the environment publishes; None if there is none."""
     table = getattr(env.unwrapped, "P", None)
     return table if isinstance(table, Mapping) and table else None
-
-
-def start_distribution(env: Any, states: int) -> Array:
-    """Return the distribution of the first state that the environment publishes."""
-    law = getattr(env.unwrapped, "initial_state_distrib", None)
-    if law is None:
-        raise ValueError(
-            f"{env} does not publish the distribution of its first state: set "
-            "env.unwrapped.initial_state_distrib"
-        )
-    return np.asarray(law, dtype=np.float64).reshape(states)

@@ -114,7 +114,7 @@ BAD = {
         b"[1]\n": "line 1 is not an object",
         b"\n{\n": "line 2 is not JSON",
         b'{"u": [1]}\n': "row 1, column 'u' is '[1.0]', not a number",
-        b"[" * 100_000: "line 1 is nested too deeply",
+        b'{"u": ' + b"[" * 100_000: "line 1 is nested too deeply",
     },
 }
 

@@ -42,7 +42,7 @@ WRONG = {
         "row 12001, column 'a' is 'x', not a number; --missing",
         *("--missing", "error", "--loss", "squared"),
     ),
-    "array.json": ('[{"a": 1, "y": 2}]\n', "line 1 is not an object in {braces}"),
+    "array.json": ("[" + '{"a": 1, "y": 2},' * 200_000, "line 1 is not an object in {braces}"),
     "late.jsonl": ("\n" + ROWS * 150_000 + "{y}\n", "line 300002 is not JSON: Expecting"),
     "deep.jsonl": (
         ROWS + '{"a": ' + "[" * 10**5 + "]" * 10**5 + "}\n",

@@ -47,14 +47,14 @@ def columns_of(rows: Sequence[Row], names: Sequence[str]) -> Any:
 
 
 def _row(line: bytes, number: int) -> Row:
+    what = (
+        "is not an object in {braces}, of which JSON lines have one per line; "
+        "`jq -c '.[]' FILE > lines.jsonl` converts a JSON list"
+    )
     try:
-        found = json.loads(line, parse_int=float)
-        if isinstance(found, dict):
+        if line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{"):
+            found: Row = json.loads(line, parse_int=float)
             return dict(_values(found)) if line.count(b"{") > 1 else found
-        what = (
-            "is not an object in {braces}, of which JSON lines have one per line; "
-            "`jq -c '.[]' FILE > lines.jsonl` converts a JSON list"
-        )
     except UnicodeDecodeError:
         what = f"is {NOT_UTF8}"
     except json.JSONDecodeError as error:

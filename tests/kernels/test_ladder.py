@@ -8,7 +8,7 @@ import mixfree as mf
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Squared, linear_gradient
 from mixfree.linear.sparse import SparseLinear
-from mixfree.steps.ladder_rule import SAMPLE
+from mixfree.steps.ladder_rule import WIDTH
 from tests.helpers import assert_states_close
 
 DIMENSION, SAMPLES = 6, 700  # over several epochs
@@ -47,10 +47,12 @@ def test_every_mode_step_by_step(mode, domain):
     assert mode != "as it is" or reference.state_dict()["step"]["kappa"] > 1.5
 
 
-def test_more_coordinates_than_the_sketch_has_entries():
+def test_more_coordinates_than_the_sketch_has_entries(monkeypatch):
     """Catches other coordinates in the sketch or the sample, over dense and over sparse rows."""
-    rng, size = np.random.default_rng(4), SAMPLE + 77
-    rows = rng.standard_normal((150, size)) * (rng.random((150, size)) < 0.01)
+    for module in ("steps", "kernels"):
+        monkeypatch.setattr(f"mixfree.{module}.ladder.SAMPLE", 1500)
+    rng, size = np.random.default_rng(4), 2 * WIDTH + 77
+    rows = rng.standard_normal((150, size)) * (rng.random((150, size)) < 0.05)
     targets = rows @ rng.standard_normal(size)
     reference, compiled, lazy = (mf.Ladder(np.zeros(size), block=2) for _ in range(3))
     for row, target in zip(rows, targets, strict=True):

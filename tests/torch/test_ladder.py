@@ -27,13 +27,12 @@ def approach(opt, params, goal, steps):
 @pytest.mark.parametrize(("output", "numbers"), [("recent", 2), ("weighted", 3)])
 def test_numbers_per_weight_beside_the_samples(output, numbers):
     """Another copy of the parameters; a sketch that grows with the model or with the run."""
-    params = parameters((300, 100), (100,), dtype=torch.float32)
+    params = parameters((300, 910), (10,), dtype=torch.float32)
     opt = mt.Ladder(params, output=output, block=4)
     approach(opt, params, 1.0, 64)
     state = [t for p in params for t in opt.state[p].values()]
-    # Every 31st coordinate is in the sketch, and every second one in the sample.
-    shared = 29 * 971 + 29 + 3 * 15_050
-    assert sum(t.numel() for t in state) == numbers * 30_100 + shared
+    shared = 29 * 1015 + 29 + 3 * 91_004  # every 269th coordinate, and every third
+    assert sum(t.numel() for t in state) == numbers * 273_010 + shared
 
 
 def test_profile_and_numbers_of_the_reference():

@@ -18,7 +18,7 @@ FIRST_EPOCH = 128  # steps before the mean point is first compared
 BLOCK = 16  # steps whose normalised gradients are summed before they enter the levels
 LEVELS = 28  # levels of the sketch, enough for 16 · 2^28 steps
 WIDTH = 1024  # most coordinates in the sketch
-SAMPLE = 1 << 14  # most coordinates from which the distance is estimated
+SAMPLE = 1 << 17  # most coordinates from which the distance is estimated
 
 
 class Numbers:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from functools import reduce
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from mixfree.steps import ladder_rule as rule
 from mixfree.steps.ladder_rule import BLOCK, LEVELS, MARGIN, SAMPLE, WIDTH, Numbers, Scale
 from mixfree.steps.profile import CorrelationScale, Profile
 from mixfree.torch.stream import Given, StreamOptimizer, check_multiplier
-from mixfree.torch.tensors import Sample, Tensors, local, norm, wide
+from mixfree.torch.tensors import Sample, Tensors, local, norm, sums_dtype, wide
 
 
 class Ladder(StreamOptimizer):
@@ -22,7 +23,7 @@ class Ladder(StreamOptimizer):
 
     It needs no learning rate: see :class:`mixfree.steps.Ladder`, whose twin it is. The parameters
     of all groups are one point. State: two numbers per weight, three with ``output="weighted"`` or
-    ``"average"``, and less than 80,000 numbers in all.
+    ``"average"``, and less than 430,000 in all.
 
     Parameters
     ----------
@@ -196,7 +197,11 @@ class Ladder(StreamOptimizer):
         """Return at most so many entries of the vector of all parameters; 0 where there is none."""
         params = self._parameters()
         if self._sampled != len(params):
-            self._samples = {most: Sample(params, most) for most in (SAMPLE, WIDTH)}
+            kinds = [wide(p.dtype) for p in params]
+            self._samples = {
+                SAMPLE: Sample(params, SAMPLE, reduce(torch.promote_types, kinds)),
+                WIDTH: Sample(params, WIDTH, sums_dtype(local(params[0]).device)),
+            }
             self._sampled = len(params)
         return self._samples[most].of(tensors)
 
@@ -215,14 +220,16 @@ class Ladder(StreamOptimizer):
             scale = rule.first_scale(Numbers, run["alpha"], run["first"], largest, rms)
             run.update(rbar=float(scale.rbar), lam=float(scale.lam))
         old, at = entries - sum(p.numel() for p in fresh), self._sample(points, SAMPLE)
-        levels = at.new_zeros(LEVELS + 1, rule.width_of(entries))
+        shape, kind = (LEVELS + 1, rule.width_of(entries)), self._samples[WIDTH].dtype
+        levels = at.new_zeros(shape, dtype=kind)
         new = {"origin": at, "before": at.clone(), "weighted_sum": torch.zeros_like(at)}
         new |= {"carry": levels[0].clone(), "halves": levels[1:].clone()}
         for name, value in new.items():
             most = WIDTH if name in ("carry", "halves") else SAMPLE
-            # Parameters were added: if other coordinates are sampled now, the search begins anew.
             if old and rule.stride_of(old, most) == rule.stride_of(entries, most):
                 value = torch.cat([whole[name], value[..., whole[name].shape[-1] :]], -1)
+            elif most == SAMPLE:  # other coordinates than before: the search begins anew
+                run["numerator"] = 0.0
             whole[name] = value
         whole.setdefault("totals", levels[:, 0])
         for p in fresh:

@@ -77,17 +77,17 @@ class Sample:
 
     Examples
     --------
-    >>> Sample([torch.ones(3), torch.ones(4)], most=4).of([None, torch.arange(4.0)])
-    tensor([0., 0., 1., 3.], dtype=torch.float64)
+    >>> Sample([torch.ones(3), torch.ones(4)], 4, torch.float32).of([None, torch.arange(4.0)])
+    tensor([0., 0., 1., 3.])
     """
 
-    def __init__(self, params: Tensors, most: int) -> None:
+    def __init__(self, params: Tensors, most: int, dtype: torch.dtype) -> None:
         sizes = [p.numel() for p in params]
         stride, self.width = stride_of(sum(sizes), most), width_of(sum(sizes), most)
         starts = [sum(sizes[:i]) + first_entry(p) for i, p in enumerate(params)]
         self.cuts = [slice(-start % stride, None, stride) for start in starts]
         self.places, self.like = [-(-start // stride) for start in starts], params[0]
-        self.dtype, self.stride = sums_dtype(local(params[0]).device), stride
+        self.dtype, self.stride = dtype, stride
 
     def of(self, tensors: Iterable[torch.Tensor | None]) -> torch.Tensor:
         """Return the entries of tensors, one per parameter; ``None`` is 0."""

@@ -177,14 +177,6 @@ def test_no_square_overflows_or_vanishes(backend, method, size):
     np.testing.assert_allclose(scaled.x, plain.x, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_zero_gradients_take_steps_of_zero(backend, method):
-    opt = backend(method, np.ones(SIZE), **METHODS[method])
-    moved = [opt.tell(np.zeros(SIZE)) for _ in range(20)]
-    np.testing.assert_array_equal(opt.x, np.ones(SIZE))
-    assert any(moved)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

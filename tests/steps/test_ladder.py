@@ -63,18 +63,6 @@ def test_some_of_the_coordinates_show_the_inflation_of_all():
     assert expected > 5.0 and found == pytest.approx(expected, rel=0.1)
 
 
-def test_length_is_a_factor_of_the_steps():
-    """Catches a length that changes the sums or the distance too."""
-    gradients = np.random.default_rng(3).standard_normal((40, 3))
-    x = np.zeros(3)
-    moved = []
-    for length in (1.0, 4.0):
-        step = Ladder(1.0, length=length)
-        state = step.start(x)
-        moved.append([step.move(state, g, t, x) for t, g in enumerate(gradients, start=1)])
-    np.testing.assert_allclose(moved[1], 4.0 * np.array(moved[0]), rtol=1e-14)
-
-
 def stream(samples=3000, seed=3):
     """Regression on two regimes that alternate every few hundred samples."""
     rng = np.random.default_rng(seed)
@@ -112,20 +100,6 @@ def test_a_zero_gradient_takes_no_step():
     np.testing.assert_array_equal(opt.x, np.ones(2))
     opt.tell(np.array([1.0, 0.0]))
     assert opt.x[0] < 1.0 == opt.x[1]
-
-
-def test_cut_and_resumed_anywhere_with_the_same_bits():
-    rows, targets = stream(1000)
-    whole = mf.Ladder(np.zeros(5), block=4)
-    advance_linear(whole, Squared(), rows, targets)
-    cut = mf.Ladder(np.zeros(5), block=4)
-    for start, stop in ((0, 1), (1, 6), (6, 401), (401, 1000)):
-        advance_linear(cut, Squared(), rows[start:stop], targets[start:stop])
-        again = mf.Ladder(np.zeros(5), block=4)
-        again.load_state_dict(cut.state_dict())
-        cut = again
-    assert_same_bits(cut.state_dict()["step"], whole.state_dict()["step"])
-    np.testing.assert_array_equal(cut.average, whole.average)
 
 
 def test_the_bound_is_the_sum_of_its_definition():
@@ -217,11 +191,6 @@ def test_wrong_arguments_are_named(options, message):
         mf.Ladder([0.0], **options)
 
 
-def test_the_profile_belongs_to_ladders():
-    with pytest.raises(TypeError, match="only a ladder step"):
-        mf.AdaGrad([0.0]).profile()
-
-
 FIRSTS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
 
 
@@ -234,12 +203,6 @@ def gaps_by_first(seed, p, samples, dimension):
         problem.advance(opt, order)
         gaps.append(float(problem.gap(opt.average[None])[0]))
     return np.array(gaps)
-
-
-def test_where_the_scale_begins_hardly_matters():
-    """Over four decades the suboptimality moves by less than a factor 1.5."""
-    gaps = gaps_by_first(0, 1e-2, 100_000, dimension=20)
-    assert gaps.max() < 1.5 * gaps.min(), gaps
 
 
 @pytest.mark.parametrize("samples", [10_000, 100_000])

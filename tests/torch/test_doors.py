@@ -111,17 +111,6 @@ def test_eval_puts_the_average_in_and_train_the_parameters_back(make):
     assert torch.equal(flat(model), own)
 
 
-def test_eval_without_an_average_leaves_the_parameters(make):
-    model = network()
-    opt = make(model, output="last")
-    train(model, opt, stream(30))
-    own = flat(model)
-    opt.eval()
-    assert torch.equal(flat(model), own)
-    with pytest.raises(RuntimeError, match=r"call train\(\) first"):
-        opt.step()
-
-
 def test_a_run_saved_while_the_average_stands_in_goes_on(make):
     """A checkpoint of the evaluation in which the parameters themselves are lost."""
     model, other = network(), network(seed=5)

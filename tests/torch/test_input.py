@@ -35,11 +35,6 @@ def test_not_an_optimiser():
         mt.MLMC(3)
 
 
-def test_wrong_scale_of_a_group():
-    with pytest.raises(ValueError, match="alpha must be positive and finite, not -1"):
-        mt.MAG([{"params": [torch.nn.Parameter(torch.zeros(2))], "alpha": -1.0}])
-
-
 def test_an_optimiser_that_evaluates_the_loss():
     """LBFGS, whose step would fail in the middle of a run for want of a closure."""
     inner = torch.optim.LBFGS([torch.nn.Parameter(torch.zeros(2))])

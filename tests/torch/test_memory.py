@@ -264,15 +264,6 @@ class Counting(IterableDataset):
             yield torch.tensor([float(n)]), n
 
 
-def test_a_loader_and_its_batches():
-    loader = DataLoader(Counting(), batch_size=5)
-    memory, same = mt.Memory(10, draws=2), mt.Memory(10, draws=2)
-    for (x, y), fresh in zip(memory.stream(loader), loader, strict=True):
-        assert torch.equal(x[:, 0].long(), y) and len(y) == 15
-        assert torch.equal(x, same.mix(fresh)[0])
-    assert memory.seen == 60
-
-
 def test_single_samples_of_a_dataset():
     memory = mt.Memory(10, draws=2)
     loader = DataLoader(memory.stream(Counting()), batch_size=6)

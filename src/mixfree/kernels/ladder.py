@@ -119,9 +119,9 @@ def climb(numbers, sketch, blocks):
     if level < LEVELS:
         copy(carry, sketch[HALVES + level])
     clear(carry)
-    kappa = 1.0
-    for j in range(TOTALS, numbers.size):
-        kappa += max(0.0, numbers[j] / numbers[TOTAL] - 1.0) if numbers[TOTAL] > 0.0 else 0.0
+    kappa, inverse = 1.0, 1.0 / numbers[TOTAL] if numbers[TOTAL] > 0.0 else 0.0
+    for j in range(TOTALS, numbers.size):  # one division in place of one per level
+        kappa += max(0.0, numbers[j] * inverse - 1.0)
     numbers[KAPPA], numbers[SHRINK] = kappa, 1.0 / math.sqrt(kappa)
 
 

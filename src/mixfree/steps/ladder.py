@@ -158,10 +158,8 @@ class Ladder:
     def _search(self, state: LadderState, g: Array, step: int, x: Array) -> None:
         """Update r̄ and λ, and restart from the mean point if the run has arrived."""
         some, moved = slice(None, None, rule.stride_of(x.size, SAMPLE)), 0.0
-        sums, size, along = rule.pull(
-            state.weighted_sum[some], state.origin[some], g[some], x[some], state.lam
-        )
-        state.weighted_sum[some] = sums
+        sums, origin = state.weighted_sum[some], state.origin[some]
+        state.weighted_sum[some], size, along = rule.pull(sums, origin, g[some], x[some], state.lam)
         state.mean += rule.newest_share(step) * (x - state.mean)
         if rule.ends_epoch(step):
             moved = float(np.abs(state.mean - state.before)[some].max())

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 FIRST = 1e-6  # first distance, as a fraction of 1 + |x0|
-FIRST_OF_WEIGHTS = 0.1  # the same, as a fraction of the root mean square of x0
+FIRST_OF_WEIGHTS = 0.1  # the same, as a fraction of the root mean square of x0, its own scale
 GROWTH = 1.25  # largest factor of rbar from one step to the next
 MARGIN = 5.0  # factor of the lower bound until the first arrival, and 1 after it
 MOVED = 5.0  # factor of the movement of the mean point while the number of steps doubled
@@ -48,10 +48,7 @@ class Scale(NamedTuple):
 
 
 def first_scale(xp: Any, alpha: Any, first: Any, largest: Any, rms: Any) -> Scale:
-    """First r̄ and λ: as given, or from the largest entry of x0 and its root mean square.
-
-    Weights that are not 0 at the start have a scale, of which a tenth is a small distance.
-    """
+    """First r̄ and λ: as given, or from the largest entry of x0 and its root mean square."""
     if alpha is not None:
         return Scale(alpha, 1.0, 0.0)
     if first is None:
@@ -64,11 +61,6 @@ def newest_share(step: Any, power: int = 3) -> Any:
 
     The points then have weights t(t + 1)…(t + k − 1), which grow as t^k: the polynomial averages of
     Shamir and Zhang (2013). The mean of the ladder has k = 3.
-
-    Examples
-    --------
-    >>> newest_share(5), newest_share(4, power=0)
-    (0.5, 0.25)
     """
     return (power + 1.0) / (step + power)
 
@@ -95,11 +87,7 @@ def update_scale(xp: Any, scale: Scale, size: Any, moved: Any) -> tuple[Any, Sca
     restarts from the mean (the caller moves the origin there and clears the weighted sum) with r̄
     at five times the movement, but not below a quarter. From then on r̄ is the bound without the
     margin, since gradients that agree now are more often a regime of the stream than a distance.
-
-    Parameters
-    ----------
-    size
-        ‖Σ λ_i g_i‖₁ without coordinates that do not move.
+    ``size`` and the numerator are those of :func:`pull`.
     """
     bound = scale.margin * scale.numerator / (size + (size == 0.0))
     rbar = xp.minimum(xp.maximum(scale.rbar, xp.where(size > 0.0, bound, 0.0)), GROWTH * scale.rbar)

@@ -34,22 +34,15 @@ class CorrelationScale(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """Variance of block sums of gradients relative to independent gradients.
+    """Variance of block sums of gradients relative to independent gradients, by level.
 
-    Attributes
-    ----------
-    lengths
-        Length in steps of the blocks of each level.
-    ratios
-        Mean square of the difference between a block's halves, over that of independent
-        gradients: 1 where there is no correlation, a plateau beyond its scale.
-    blocks
-        Number of complete blocks of each level.
+    A ratio is the mean square of the difference between a block's halves, over that of independent
+    gradients: 1 where there is no correlation, a plateau beyond its scale.
     """
 
-    lengths: Array
+    lengths: Array  # in steps
     ratios: Array
-    blocks: Array
+    blocks: Array  # number of complete ones
 
     def correlation_scale(self, at_half: float = BLOCK_AT_HALF) -> CorrelationScale:
         """The scale at which the ratios have risen half the way to their plateau.

@@ -8,9 +8,9 @@ from torch.optim.optimizer import ParamsT
 
 from mixfree.base.checks import check_positive
 from mixfree.gradients.mlmc import MLMC as Law
+from mixfree.torch.mlmc import WindowOptimizer
 from mixfree.torch.stream import check_multiplier
 from mixfree.torch.tensors import local, norm
-from mixfree.torch.window import WindowOptimizer
 
 
 class MAG(WindowOptimizer):
@@ -70,23 +70,21 @@ class MAG(WindowOptimizer):
         super().__init__(params, defaults, law, output, root=0.0)
 
     def _move(self, scale: float) -> None:
-        summed = [
-            (group, [p for p in group["params"] if "sum" in self.state[p]])
-            for group in self.param_groups
-        ]
-        every = [p for _, params in summed for p in params]
-        size = norm([local(self.state[p]["sum"]) for p in every], self._parameters()[0])
+        every, states = self._parameters(), self.state
+        sums = {p: local(states[p]["sum"]) for p in every if "sum" in states[p]}
+        size = norm(list(sums.values()), every[0])
         root = self.run["root"] = math.hypot(self.run["root"], scale * size)
-        for group, params in summed:
+        for group in self.param_groups:
+            params = [p for p in group["params"] if p in sums]
             if not params or root == 0.0:
                 continue
             rate = float(group["alpha"]) * float(group["lr"]) / root
             points, decay = [local(p) for p in params], rate * float(group["weight_decay"])
             if decay:
                 torch._foreach_mul_(points, 1.0 - min(decay, 1.0))
-            sums = [local(self.state[p]["sum"]) for p in params]
-            torch._foreach_mul_(sums, rate * scale)
-            torch._foreach_sub_(points, [s.to(p.dtype) for s, p in zip(sums, points, strict=True)])
+            moves = [sums[p] for p in params]
+            torch._foreach_mul_(moves, rate * scale)
+            torch._foreach_sub_(points, [m.to(p.dtype) for m, p in zip(moves, points, strict=True)])
 
     def _check_options(self, group: dict[str, Any]) -> None:
         super()._check_options(group)

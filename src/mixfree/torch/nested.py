@@ -24,13 +24,7 @@ def flatten(batch: Any, path: str = "batch") -> dict[str, torch.Tensor]:
 
 
 def rebuild(batch: Any, tensors: Mapping[str, torch.Tensor], path: str = "batch") -> Any:
-    """Rebuild a batch of the same structure with other tensors.
-
-    Examples
-    --------
-    >>> rebuild([torch.zeros(2)], {"batch[0]": torch.ones(1)})
-    [tensor([1.])]
-    """
+    """Rebuild a batch of the same structure with other tensors."""
     if isinstance(batch, torch.Tensor):
         return tensors[path]
     parts = {

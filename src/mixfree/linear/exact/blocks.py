@@ -10,12 +10,14 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import MAX_VALUE, MIN_VALUE, Array
 from mixfree.base.checks import check_values, check_whole
 from mixfree.base.state import State, shallow
+from mixfree.linear.exact.coded import Coded
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.streamsums import StreamSums
 
 Block = tuple[Array, Array, Array | None]  # rows, targets and weights
 
 PARTS = 8  # the next block has at most 1/PARTS of the rows so far
+CODED_ROWS = 1 << 15  # per block of rows with codes
 MAX_PRODUCT_VALUES = 1 << 19  # per matrix product: they stay in a cache
 MIN_BLOCK = 1024  # rows of the first blocks, or 8 per column
 LONG_BLOCKS = 4  # blocks that are summed as one, once there are enough rows
@@ -141,8 +143,18 @@ class Fit(State):
         self._forget()
 
     def _cut(self, x: Any, y: Array, w: Array | None) -> None:
-        """Take every complete block of pending and further rows, and keep the rest."""
+        """Take every complete block of pending and further rows, and keep the rest.
+
+        Rows with codes are taken as they come: chunks may change the rounding of their sums.
+        """
         start, count = 0, x.shape[0]
+        if isinstance(x, Coded):
+            if self._filled:
+                waiting, self._blocks = self._waiting, Chunk.nothing(self.columns)
+                self._take(*waiting)
+            for start in range(0, count, CODED_ROWS):
+                self._take(*_block(x, y, w, start, start + CODED_ROWS))
+            return
         first = max(self._length() - self._filled, 0)  # more columns may have shortened blocks
         if self._filled and count >= first:
             self._keep(x[:first], y[:first], None if w is None else w[:first])
@@ -206,7 +218,7 @@ def check_rows(
     Rows of weight 0 are left out. Values are checked later, by ``check_values``.
     """
     sparse = hasattr(rows, "tocsr")
-    x = rows.tocsr() if sparse else np.asarray(rows)
+    x = rows.tocsr() if sparse else rows if isinstance(rows, Coded) else np.asarray(rows)
     y = np.asarray(targets)
     for name, array in (("rows", x), ("targets", y)):
         if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
@@ -237,7 +249,9 @@ def check_rows(
 
 def _block(x: Any, y: Array, w: Array | None, start: int, end: int) -> Block:
     """Return some rows as contiguous doubles, without weights if all are 1."""
-    rows = np.ascontiguousarray(_dense(x[start:end]), dtype=np.float64)
+    rows = x[start:end]
+    if not isinstance(rows, Coded):
+        rows = np.ascontiguousarray(_dense(rows), dtype=np.float64)
     targets = np.ascontiguousarray(y[start:end])
     weights = None if w is None else w[start:end]
     return rows, targets, None if weights is None or (weights == 1.0).all() else weights

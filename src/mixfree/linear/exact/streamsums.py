@@ -1,11 +1,12 @@
 """The sums of a stream and of its batches of equal length, from whose spread intervals come."""
 
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.equal_batches import EqualBatches
 from mixfree.base.state import State, shallow
+from mixfree.linear.exact.coded import Coded
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums, sums_of
 
@@ -65,18 +66,22 @@ class StreamSums(State):
             self.batches.items[-1] if len(self.batches) and not self.current.rows else self.current
         )
 
-    def add(self, rows: Array, targets: Array, weights: Array | None) -> None:
+    def add(self, rows: Any, targets: Array, weights: Array | None) -> None:
         """Add rows in order, as contiguous matrices."""
         done = 0
         while done < len(rows):
             length = self.batches.length - self.current.rows
-            count = 1 if self.current.rows else max((len(rows) - done) // length, 1)
+            alone = self.current.rows or isinstance(rows, Coded)
+            count = 1 if alone else max((len(rows) - done) // length, 1)
             piece = slice(done, done + count * length)
             x, y, w = rows[piece], targets[piece], None if weights is None else weights[piece]
             if count > 1:
                 x, y = (each.reshape(count, length, each.shape[1]) for each in (x, y))
                 w = None if w is None else w.reshape(count, length)
-            found = sums_of(x, y, w, before=self.last)
+            if isinstance(x, Coded):
+                found = x.sums(y, self.last)
+            else:
+                found = sums_of(x, y, w, before=self.last)
             if count > 1:
                 self._before = self._before.joined(found.combined())
                 self.batches = self.batches.added(*found)

@@ -10,6 +10,7 @@ from scipy import sparse
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, check_whole
 from mixfree.base.state import loading
+from mixfree.linear.exact.coded import Coded
 from mixfree.streams.columns.category import UNKNOWN, Category
 from mixfree.streams.columns.column import GAP, Boolean, Column, Number, Undecided
 from mixfree.streams.columns.design import Design, design_of
@@ -32,7 +33,7 @@ class Encoded(NamedTuple):
     """Rows to learn from: entries per column, raw features, targets, weights, and times if any."""
 
     entries: list[Array]
-    rows: Array
+    rows: Array | Coded
     targets: Array
     weights: Array | None
     times: Array
@@ -131,17 +132,18 @@ class Encoder:
             gaps = [None if gap is None else gap[known] for gap in gaps]
             targets, times = targets[known], times[known] if len(times) else times
             weights = None if weights is None else weights[known]
+        rows: Array | Coded
         if self.fixed is not None:
             rows = self._features(entries, gaps, self.fixed)
         else:
-            rows = self._matrix(entries, gaps, len(targets), grow=True)
+            rows = self._raw(entries, gaps, len(targets), grow=True)
         return Encoded(entries, rows, targets, weights, times)
 
     def see(self, piece: Piece) -> None:
         """Sum rows that no learner sums, such as those of a first look."""
         found = self.encode(piece)
         self.learn(found, 0, len(found.targets))
-        self.sums = self.sums + found.rows.sum(axis=0)
+        self.sums = self.sums + np.asarray(found.rows).sum(axis=0)
 
     def learn(self, found: Encoded, begin: int, end: int) -> None:
         """Take note of some of the rows that :meth:`encode` yielded."""
@@ -318,11 +320,11 @@ class Encoder:
             if where is not None:
                 absent[place] = where
             count = count if each is None else len(each)
-        return design.rows(self._matrix(entries, gaps, count), absent)
+        return design.rows(np.asarray(self._raw(entries, gaps, count)), absent)
 
-    def _matrix(
+    def _raw(
         self, entries: Sequence[Any], gaps: Sequence[Any], count: int, grow: bool = False
-    ) -> Array:
+    ) -> Coded:
         """Return raw features; with ``grow``, those that are new are placed."""
         found = []
         for column, each, gap in zip(self.columns, entries, gaps, strict=True):
@@ -331,8 +333,8 @@ class Encoder:
             numbers, indicators = column.raw(each)
             if gap is not None:
                 numbers = {key: np.where(gap, 0.0, values) for key, values in numbers.items()}
+                numbers[GAP] = gap
                 indicators = [(names, np.where(gap, -1, codes)) for names, codes in indicators]
-                indicators.append(([GAP], gap - 1))
             if grow:
                 new = [*numbers]
                 for names, codes in indicators:
@@ -340,17 +342,23 @@ class Encoder:
                     new += [names[code] for code in seen.tolist()]
                 self._place([(column, key) for key in new if column.place(key) < 0])
             found.append((column, numbers, indicators))
-        rows = np.zeros((count, self.width))
-        for column, numbers, indicators in found:
-            for key, values in numbers.items():
-                if (place := column.place(key)) >= 0:
-                    rows[:, place] = values
+        placed = sorted(
+            (place, number, key)
+            for number, (column, numbers, _) in enumerate(found)
+            for key in numbers
+            if (place := column.place(key)) >= 0
+        )
+        at = np.array([place for place, *_ in placed], int)
+        dense, coded = np.empty((count, len(at))), list[Array]()
+        for to, (_, number, key) in enumerate(placed):
+            dense[:, to] = found[number][1][key]
+        for column, _, indicators in found:
             for names, codes in indicators:
-                # Entries without an indicator, of negative codes, have the last place.
-                places = np.array([*map(column.place, names), -1])[np.maximum(codes, -1)]
-                at = np.flatnonzero(places >= 0)
-                rows[at, places[at]] = 1.0
-        return rows
+                places = [place if place >= 0 else self.width for place in map(column.place, names)]
+                # Negative codes, of entries without an indicator, have the last place.
+                coded.append(np.array([*places, self.width], np.int32)[np.maximum(codes, -1)])
+        none = np.zeros((count, 0), np.int32)
+        return Coded(dense, at, np.column_stack(coded) if coded else none, self.width)
 
     def _place(self, new: Sequence[tuple[Column, str]]) -> None:
         """Add raw features."""

@@ -156,7 +156,13 @@ class Time(Column):
         if gap.any():  # any time will do
             entries = np.where(gap, entries[int(gap.argmin())], entries)
         days, of_day = _divided(entries)
-        numbers, hours = _sines("hour", of_day / DAY), of_day // HOUR
+        minutes, rest = np.divmod(of_day, HOUR // 60)
+        hours = minutes // 60
+        if rest.any():
+            numbers = _sines("hour", of_day / DAY)
+        else:
+            sines = _sines("hour", np.arange(1440.0) / 1440.0)
+            numbers = {key: values[minutes] for key, values in sines.items()}
         if self.is_clock:
             return Raw(numbers, [(CELLS, 2 * hours)] if self.calendar else [])
         different, which = _different(days)

@@ -158,7 +158,7 @@ def _loss(
     name, column, loss, notes = plan.target, target.column, plan.loss, list[str]()
     if isinstance(column, Time) or target.type == "date":
         raise ValueError(f"the target {name!r} is a {target.type}: give another column as `target`")
-    names = class_names(values, column or Category(name)).unique().drop_null()
+    names = class_names(values.unique(), column or Category(name)).drop_null().unique()
     different = _sorted(names.to_pylist(), column)
     if loss is None and (type(column) is not Number or plan.classes):
         loss = "logistic"

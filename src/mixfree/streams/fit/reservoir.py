@@ -38,7 +38,7 @@ class Reservoir(UniformSample):
         """The targets of the rows kept."""
         return self.column(1)[self.order] if self.seen else np.zeros(0)
 
-    def add(self, rows: Array, targets: Array) -> None:
+    def add(self, rows: Any, targets: Array) -> None:
         """Offer the next rows of the stream; more columns than before were 0 in rows before."""
         if self.columns and (more := rows.shape[1] - self.columns[0].shape[1]) > 0:
             self.columns[0] = np.pad(self.columns[0], ((0, 0), (0, more)))

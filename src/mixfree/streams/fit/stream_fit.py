@@ -14,8 +14,10 @@ from mixfree.base.arithmetic import MAX_VALUE, Array
 from mixfree.base.checks import check_whole, shown
 from mixfree.base.state import State, check_room, loading
 from mixfree.base.terminal import interrupts_wait
+from mixfree.linear.exact.coded import Coded
 from mixfree.linear.exact_learner import ExactLearner, knows_intervals
 from mixfree.linear.learner_for import LinearLearner
+from mixfree.linear.losses import Squared
 from mixfree.streams.columns.design import Design
 from mixfree.streams.columns.encoder import Encoded, Encoder
 from mixfree.streams.columns.time import CALENDARS
@@ -32,6 +34,7 @@ __all__ = ["Model", "StreamFit"]
 KIND = "stream fit"
 CELLS = 1 << 21  # most values of a matrix of features, to bound the memory
 REDECIDED = 4  # growth of a stream after which test-then-train decides on calendars again
+MIN_INDICATORS = 16  # with fewer, multiplying them as numbers is faster
 MIN_PREDICTED = 64  # rows that a fit with forgetting predicts at a time, but more for many features
 
 
@@ -170,21 +173,21 @@ class StreamFit:
         return self._model[1]
 
     def learn(self, piece: Piece) -> None:
-        """Learn from one batch, encoded in parts of at most ``CELLS`` values."""
-        begin = 0
-        while begin < piece.batch.num_rows:
-            step = max(MIN_PREDICTED, CELLS // max(self.encoder.width, 1))
-            self._learn_part(piece.slice(begin, step))
-            begin += step
-
-    def _learn_part(self, piece: Piece) -> None:
+        """Learn from one batch, in parts of at most ``CELLS`` values."""
+        step = max(MIN_PREDICTED, CELLS // max(self.encoder.width, 1))
+        if not self.encoder.growing and piece.batch.num_rows > step:
+            self.learn(piece.slice(0, step))
+            self.learn(piece.slice(step))
+            return
         found = self.encoder.encode(piece)
         self._follow_encoder()
         begin, count = 0, len(found.targets)
+        coded = self._takes_codes(found.rows, found.weights)
         while begin < count:
             # Split where the predicting weights change, so that batch sizes do not matter.
             self._renew()
             end = min(begin + self.timeline.until - self.timeline.rows, count)
+            end = end if coded else min(end, begin + step)
             self._learn(piece, found, begin, end)
             begin = end
         if count:
@@ -386,15 +389,24 @@ class StreamFit:
         if getattr(self.learner, "forgetting", None) is not None:
             return rows + max(MIN_PREDICTED, 4 * self.learner.columns)
         # Solving for the weights costs more than learning 1,000 rows.
-        growth = 9 / 8 if rows < ALL_PREDICTED else 2
-        return max(math.ceil(growth * rows / CHUNK), 1) * CHUNK
+        if rows >= ALL_PREDICTED:
+            return 1 << rows.bit_length()  # where blocks of rows end
+        return max(math.ceil(9 / 8 * rows / CHUNK), 1) * CHUNK
+
+    def _takes_codes(self, rows: Array | Coded, weights: Array | None) -> bool:
+        """Whether the learner sums indicators by their codes, and these and the rows are many."""
+        if not isinstance(rows, Coded) or weights is not None:
+            return False
+        many = rows.shape[1] - len(rows.at) >= MIN_INDICATORS and len(rows) >= rows.shape[1]
+        return many and isinstance(self.row_loss, Squared)
 
     def _learn(self, piece: Piece, found: Encoded, begin: int, end: int) -> None:
         self.encoder.learn(found, begin, end)
         rows, targets = found.rows[begin:end], found.targets[begin:end]
         weights = None if found.weights is None else found.weights[begin:end]
+        rows = rows if self._takes_codes(rows, weights) else np.asarray(rows)
         if self.encoder.growing and (weights is not None or self.encoder.sums.any()):
-            self.encoder.sums = self._raw_sums() + rows.sum(axis=0)
+            self.encoder.sums = self._raw_sums() + np.asarray(rows).sum(axis=0)
         try:
             self.learner.advance(rows, targets, weights)
         except ValueError:

@@ -1,7 +1,7 @@
 """The course of a stream, summed up in bins during the pass over it."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -25,7 +25,7 @@ __all__ = [
 
 CHUNK = 1000  # rows predicted at a time before they are learnt, and rows of the shortest bins
 MAX_BINS = 512  # most bins; beyond, neighbours are merged
-ALL_PREDICTED = 1 << 17  # rows of a stream that are all predicted; then half of every doubling
+ALL_PREDICTED = 1 << 15  # rows of a stream that are all predicted; then half of every doubling
 WINDOW = 64  # successive rows that are predicted or not together
 CELLS = 4096  # cells of the histogram of scores
 MAX_PREDICTION = 1e140  # bound on predictions, so that sums of squares stay finite
@@ -198,7 +198,7 @@ class Timeline(State):
         here = (rows >= first) & (rows < last)
         return rows[here] - first, weights[here]
 
-    def add(self, loss: Loss, rows: Array, targets: Array, times: Array) -> None:
+    def add(self, loss: Loss, rows: Any, targets: Array, times: Array) -> None:
         """Add the next rows; ``times`` are in microseconds, empty without dates."""
         actual = actual_of(_bounded(targets), loss)
         if not self.rows and len(actual):
@@ -207,34 +207,54 @@ class Timeline(State):
         if self.predicts:
             which, weights = self.chosen(len(actual))
             some = targets[which]
-            found = compare(loss, self.weights.T, rows[which, : self.columns], some)
-            fixed, centred = (
-                compare_constant(loss, self.constant, some),
-                actual[which] - self.origin,
-            )
+            found = compare(loss, self.weights.T, np.asarray(rows[which])[:, : self.columns], some)
+            fixed = compare_constant(loss, self.constant, some)
+            centred = found.actual - self.origin
             sums = [1.0 / weights, np.ones(len(some)), *_errors(found), *_errors(fixed)]
             sums += [found.predicted - self.origin, centred, centred**2]
             tested = np.column_stack(sums) * weights[:, None]
             self._add_scores(found, weights)
         begin = 0
         while begin < len(actual):
-            if not len(self.sums) or self.sums[-1, 0] >= self.per_bin:
-                self._open_bin(actual[begin], times[begin] if len(times) else None)
-            end = begin + min(self.per_bin - int(self.sums[-1, 0]), len(actual) - begin)
-            self._add_to_bin(actual[begin:end], tested[slice(*which.searchsorted([begin, end]))])
+            last = int(self.sums[-1, 0]) if len(self.sums) else self.per_bin
+            full = len(self.sums) - (last < self.per_bin)
+            if full == MAX_BINS:
+                self._halve()
+                continue
+            end = begin + (MAX_BINS - full) * self.per_bin - last % self.per_bin
+            here = slice(*which.searchsorted([begin, end]))
+            part = actual[begin:end], times[begin:end]
+            self._add_to_bins(full, *part, tested[here], which[here] - begin)
             begin = end
         self.rows += len(actual)
 
-    def _add_to_bin(self, actual: Array, tested: Array) -> None:
-        """Add rows to the last bin, which has room for them."""
-        # Row by row, since a sum of sums would depend on where batches end.
-        onwards, bin_ = actual - self.origin, self.sums[-1]
-        onwards[0] += bin_[1]
-        bin_[:2] = bin_[0] + len(actual), np.add.accumulate(onwards)[-1]
-        if len(tested):
-            bin_[2:] = np.add.accumulate(np.vstack([bin_[2:], tested]))[-1]
-        low, high = self.ranges[-1]
-        self.ranges[-1] = min(low, float(actual.min())), max(high, float(actual.max()))
+    def _add_to_bins(
+        self, full: int, actual: Array, times: Array, tested: Array, which: Array
+    ) -> None:
+        """Add rows to the bins after so many full ones."""
+        old, ranges = self.sums[full:], self.ranges[full:]  # of a bin that is not full, if any
+        filled = int(old[:, 0].sum())
+        starts = np.maximum(np.arange(0, filled + len(actual), self.per_bin) - filled, 0)
+        place = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(actual)))
+        new, to = np.zeros((len(starts), len(COLUMNS))), place[which]
+
+        def summed(before: Array, values: Array, places: Array) -> Array:
+            # Row by row, since a sum of sums would depend on where batches end.
+            places = np.append(np.zeros(len(before), int), places)
+            return np.bincount(places, np.append(before, values), len(new))
+
+        new[:, 0] = np.bincount(place)
+        new[: len(old), 0] += filled
+        new[:, 1] = summed(old[:, 1], actual - self.origin, place)
+        for column, values in enumerate(tested.T, start=2):
+            new[:, column] = summed(old[:, column], values, to)
+        ends = [f.reduceat(actual, starts) for f in (np.minimum, np.maximum)]
+        if len(old):
+            ends[0][0], ends[1][0] = min(ends[0][0], ranges[0, 0]), max(ends[1][0], ranges[0, 1])
+        first = times[starts[len(old) :]].astype(np.int64) if len(times) else UNKNOWN
+        self.sums = np.vstack([self.sums[:full], new])
+        self.ranges = np.vstack([self.ranges[:full], np.column_stack(ends)])
+        self.times = np.append(self.times, np.full(len(starts) - len(old), first))
 
     def merge(self, other: Self) -> None:
         """Append the timeline of the rows that follow."""
@@ -258,16 +278,6 @@ class Timeline(State):
             self._halve()
         self.scores = self.scores + theirs.scores
         self.rows += theirs.rows
-
-    def _open_bin(self, target: float, time: Array | None) -> None:
-        if len(self.sums) == MAX_BINS:
-            self._halve()
-            if self.sums[-1, 0] < self.per_bin:
-                return
-        first = UNKNOWN if time is None else time.astype(np.int64)
-        self.sums = np.vstack([self.sums, np.zeros(len(COLUMNS))])
-        self.ranges = np.vstack([self.ranges, [target, target]])
-        self.times = np.append(self.times, first)
 
     def _halve(self) -> None:
         """Merge neighbouring bins into half as many of twice the length."""

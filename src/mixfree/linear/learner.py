@@ -173,7 +173,7 @@ class Learner:
                 raise ValueError("`scale='running'` needs dense rows: use `scale='auto'`")
             if runs_sparse(self.optimizer, self.loss, self.l2):
                 if self._sparse is None:
-                    self._sparse = SparseLinear(self.optimizer, self.loss, self.l2)
+                    self._sparse = SparseLinear(self.optimizer, self.loss)
                 if self._sparse.samples == 0 and rows.shape[0]:
                     self._guess_distance(norm(rows[:1].data), float(targets[0]))
                 self._sparse.advance(rows, targets, weights)
@@ -250,7 +250,7 @@ class Learner:
         if self._dense_only and kept != Reservoir.__name__:
             run = self._start()
         if lazy:
-            sparse = SparseLinear(run, self.loss, self.l2)
+            sparse = SparseLinear(run, self.loss)
             sparse.load_state_dict(state["sparse"])
         else:
             run = copy.deepcopy(run)

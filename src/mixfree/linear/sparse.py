@@ -1,53 +1,45 @@
-"""Run an optimiser over sparse rows of a linear model, at a cost per nonzero entry."""
+"""Run the ladder over sparse rows of a linear model, at a cost per nonzero entry."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array, sum_of_squares
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import MOST_COUNTED, shown
 from mixfree.base.state import RunState, State
 from mixfree.core.optimizer import FORMAT, Optimizer
-from mixfree.domains import AllSpace, Ball
-from mixfree.gradients import Plain, Window
-from mixfree.kernels import sparse_ladder as lazy
+from mixfree.domains import AllSpace
+from mixfree.gradients import Plain
 from mixfree.kernels.ladder import LAM, RBAR, SIZE, numbers_of, return_numbers
 from mixfree.kernels.plan import plan_of
-from mixfree.kernels.run import COUNT, LENGTH, LINE, ROOT, SAMPLES, SEEN, STEPS
+from mixfree.kernels.run import COUNT, LINE, SAMPLES, STEPS
 from mixfree.kernels.runner import CHUNK
-from mixfree.kernels.sparse import INSIDE, LISTED, MASS, SUM, WEIGHTS, A, Q, SparseRun, V, sparse
+from mixfree.kernels.sparse import FIELDS, LAG, Q, SparseRun, X, sparse
 from mixfree.linear.losses import Loss, has_twin, loss_twin
-from mixfree.steps import AdaGradNorm, Constant, Ladder
-from mixfree.steps.ladder import LadderState
+from mixfree.steps import Ladder
 from mixfree.steps.ladder_rule import FIRST_EPOCH
 
 
 def runs_sparse(opt: Optimizer, loss: Loss, l2: float = 0.0) -> bool:
     """Whether the cost of a step can be proportional to the row's nonzero entries.
 
-    It cannot for the ladder if regularisation or a ball also moves the weights of zero entries,
-    each at its own rate.
+    It can for the ladder, unless regularisation or a ball also moves the weights of zero entries.
 
     Examples
     --------
     >>> import mixfree as mf
     >>> from mixfree.linear import Squared
-    >>> boxed = mf.MAG([0.0], domain=mf.Box(-1.0, 1.0))
-    >>> runs_sparse(mf.MAG([0.0]), Squared()), runs_sparse(boxed, Squared())
+    >>> runs_sparse(mf.Ladder([0.0]), Squared()), runs_sparse(mf.MAG([0.0]), Squared())
     (True, False)
     """
-    if not (opt.has_twin and has_twin(loss) and isinstance(opt.gradient, Window)):
-        return False
-    anywhere = isinstance(opt.domain, AllSpace)
-    if isinstance(opt.step, Ladder):
-        return l2 == 0.0 and isinstance(opt.gradient, Plain) and anywhere
-    around_origin = isinstance(opt.domain, Ball) and opt.domain.center is None
-    return isinstance(opt.step, Constant | AdaGradNorm) and (anywhere or around_origin)
+    alone = isinstance(opt.step, Ladder) and isinstance(opt.gradient, Plain)
+    free = l2 == 0.0 and isinstance(opt.domain, AllSpace)
+    return alone and free and opt.has_twin and has_twin(loss)
 
 
 FEW = 8  # a coordinate by itself takes that many times as long to copy as one of many
-_NUMBERS = ("counts", "numbers", "rates", "sketch")  # fields that every row changes
+_NUMBERS = ("counts", "mass", "rates", "sketch")  # fields that every row changes
 
 
 @dataclass(slots=True)
@@ -55,9 +47,8 @@ class SparseState(State):
     """A run in the form of its kernel: see :class:`mixfree.kernels.sparse.SparseRun`."""
 
     counts: Array
-    numbers: Array
+    mass: Array
     cells: Array
-    places: Array
     before: Array
     kept: Array
     rates: Array
@@ -67,38 +58,26 @@ class SparseState(State):
     @classmethod
     def of(cls, run: RunState) -> "SparseState":
         """Convert the state of an optimiser's run, which is not changed."""
-        gradient, output, size = run.gradient, run.output, run.x.size
-        nothing, searches = np.zeros(0), isinstance(run.step, LadderState)
-        counts = [gradient.samples, run.steps, gradient.seen, gradient.length, 0, output.count, 0]
-        numbers = [getattr(run.step, "root", 0.0), 1.0, 0.0, sum_of_squares(run.x), 0.0]
-        rates, sketch = numbers_of(run.step) if searches else (nothing, np.zeros((0, 0)))
-        columns = {V: run.x, Q: -output.sum if hasattr(output, "sum") else 0.0}
-        if searches:
-            rates[SIZE] = np.abs(run.step.weighted_sum).sum()
-            columns |= {place: getattr(run.step, name) for name, place in lazy.FIELDS.items()}
-            columns[lazy.LAG] = _weight(run.steps) * (run.x - run.step.mean)
-        else:
-            columns[SUM] = gradient.sum if gradient.seen else 0.0
-        cells = _empty(size, 8 if searches else 4)
-        for place in range(cells.shape[1]):
-            cells[:, place] = columns.get(place, 0.0)
-        places = np.zeros(0 if searches else size, np.int32)
-        if gradient.seen:
-            found = np.flatnonzero(gradient.sum)
-            cells[found, INSIDE], places[: found.size], counts[LISTED] = 1.0, found, found.size
+        output, nothing, counts = run.output, np.zeros(0), np.zeros(COUNT + 1, np.int64)
+        counts[[SAMPLES, STEPS, COUNT]] = run.gradient.samples, run.steps, output.count
+        rates, sketch = numbers_of(run.step)
+        rates[SIZE] = np.abs(run.step.weighted_sum).sum()
+        cells = _empty(run.x.size, 8)
+        cells[:] = 0.0
+        cells[:, X], cells[:, Q] = run.x, -output.sum if hasattr(output, "sum") else 0.0
+        for name, place in FIELDS.items():
+            cells[:, place] = getattr(run.step, name)
+        cells[:, LAG] = _weight(run.steps) * (run.x - run.step.mean)
         before = np.array(getattr(output, "before", nothing))
         kept = np.array(getattr(output, "kept", nothing), dtype=np.float64)
-        earlier = run.step.before.copy() if searches else nothing
-        others = before, kept, rates, sketch, earlier
-        return cls(np.array(counts), np.array(numbers), cells, places, *others)
+        return cls(counts, np.zeros(1), cells, before, kept, rates, sketch, run.step.before.copy())
 
     def mark(self, places: Array, samples: int) -> Any:
         """Return what :meth:`go_back` needs to undo samples with entries at these ``places``."""
         steps, count, size = int(self.counts[STEPS]), int(self.counts[COUNT]), len(self.cells)
         compares = steps + samples >= FIRST_EPOCH and _doubles(steps, samples)
         turns = self.before.size and _doubles(count, samples)
-        few = self.rates.size and FEW * places.size < size  # other steps may change every cell
-        if not few or compares or turns or self.kept.size:
+        if FEW * places.size >= size or compares or turns or self.kept.size:
             return self.copy()
         return places, self.cells[places], {name: getattr(self, name).copy() for name in _NUMBERS}
 
@@ -111,35 +90,23 @@ class SparseState(State):
         self.load(numbers)
         return self
 
-    def settled(self, run: RunState, l2: float) -> RunState:
+    def settled(self, run: RunState) -> RunState:
         """Write this state into ``run``, the run that it was made from, and return it."""
-        point = self.point().astype(run.x.dtype)
-        samples, steps, seen, length, *_ = self.counts.tolist()
-        run.gradient.load({"samples": samples, "seen": seen, "length": length})
-        if isinstance(run.step, LadderState):
-            return_numbers(run.step, self.rates, self.sketch)
-            fields = {name: self.cells[:, place].copy() for name, place in lazy.FIELDS.items()}
-            mean = self.cells[:, V] - self.cells[:, lazy.LAG] / max(_weight(steps), 1.0)
-            run.step.load(fields | {"mean": mean, "before": self.earlier.copy()})
-        else:
-            # The kernel adds regularisation only when a window is full.
-            window = self.cells[:, SUM] + l2 * self.numbers[WEIGHTS] * point.astype(np.float64)
-            run.gradient.load({"sum": window.astype(point.dtype)})
-            run.step.load({"root": float(self.numbers[ROOT])})
+        point, steps = self.cells[:, X].astype(run.x.dtype), int(self.counts[STEPS])
+        run.gradient.load({"samples": int(self.counts[SAMPLES])})
+        return_numbers(run.step, self.rates, self.sketch)
+        fields = {name: self.cells[:, place].copy() for name, place in FIELDS.items()}
+        mean = self.cells[:, X] - self.cells[:, LAG] / max(_weight(steps), 1.0)
+        run.step.load(fields | {"mean": mean, "before": self.earlier.copy()})
         run.output.load(self.output() | {"kept": self.kept.astype(point.dtype)})
         run.load({"x": point, "steps": steps})
         return run
-
-    def point(self) -> Array:
-        """Return the current point."""
-        point: Array = self.numbers[A] * self.cells[:, V]
-        return point
 
     def output(self) -> dict[str, Any]:
         """Return the fields of the output's state by name."""
         return {
             "count": int(self.counts[COUNT]),
-            "sum": self.numbers[MASS] * self.cells[:, V] - self.cells[:, Q],
+            "sum": self.mass[0] * self.cells[:, X] - self.cells[:, Q],
             "before": self.before.copy(),
             "kept": self.kept.copy(),
         }
@@ -149,17 +116,9 @@ class SparseState(State):
         return SparseRun(*(getattr(self, name) for name in self.names()))
 
     def check(self, what: str) -> None:
-        """Counts and places are possible: kernels do not check the bounds of arrays."""
-        counts, size = self.counts, len(self.cells)
-        fits = counts.min() >= 0 and counts.max() < MOST_COUNTED and self.numbers[A] != 0.0
-        listed = self.places[: counts[LISTED]] if fits else self.places[:0]
-        fits = fits and counts[SEEN] < counts[LENGTH] and len(listed) == counts[LISTED]
-        fits = fits and (listed >= 0).all() and (listed < size).all()
-        if fits and not self.rates.size:  # else a place may be listed twice, beyond the room
-            inside = np.bincount(listed, minlength=size)
-            fits = np.array_equal(self.cells[:, INSIDE], inside)
-        if not fits:
-            raise ValueError(f"state of the {what} does not fit: its window is impossible")
+        """Counts are possible."""
+        if not 0 <= self.counts.min() <= self.counts.max() < MOST_COUNTED:
+            raise ValueError(f"state of the {what} does not fit: its counts are impossible")
 
 
 def _weight(steps: int) -> float:
@@ -180,7 +139,7 @@ def _empty(rows: int, columns: int) -> Array:
 
 
 class SparseLinear:
-    """The run of an optimiser over the rows of CSR matrices, in double precision.
+    """The run of the ladder over the rows of CSR matrices, in double precision.
 
     The run is kept in a lazy form (:mod:`mixfree.kernels.sparse`) until :meth:`settle` writes it
     back to the optimiser, which must be one for which :func:`runs_sparse` returns True.
@@ -190,19 +149,16 @@ class SparseLinear:
     >>> import mixfree as mf
     >>> from scipy.sparse import csr_array
     >>> from mixfree.linear.losses import Squared
-    >>> run = SparseLinear(mf.AdaGrad(np.zeros(3), output="last"), Squared())
+    >>> run = SparseLinear(mf.Ladder(np.zeros(3), alpha=0.5, output="last"), Squared())
     >>> run.advance(csr_array(np.eye(3)[:2]), np.ones(2))
-    >>> run.average.round(3)
-    array([1.   , 0.707, 0.   ])
+    >>> run.average
+    array([0.5, 0.5, 0. ])
     """
 
-    def __init__(self, opt: Optimizer, loss: Loss, l2: float = 0.0) -> None:
-        if not runs_sparse(opt, loss, l2):
-            raise ValueError(
-                f"{opt.name} has no sparse twin for this loss and l2={l2}: give it dense rows"
-            )
-        self.optimizer, self._plan = opt, plan_of(opt)
-        self._loss, self._l2 = loss, float(l2)
+    def __init__(self, opt: Optimizer, loss: Loss) -> None:
+        if not runs_sparse(opt, loss):
+            raise ValueError(f"{opt.name} has no sparse form for this loss: give it dense rows")
+        self.optimizer, self._plan, self._loss = opt, plan_of(opt), loss
         self._state = SparseState.of(opt.export_run(own=False))
         self._mark: Any = None
 
@@ -226,10 +182,9 @@ class SparseLinear:
         return places
 
     def begin(self, distance: float) -> None:
-        """See :meth:`mixfree.steps.Ladder.begin`; other steps do not search for their scale."""
-        step = self.optimizer.step
-        searches = isinstance(step, Ladder) and step.alpha is None and step.first is None
-        if self.samples == 0 and searches:
+        """See :meth:`mixfree.steps.Ladder.begin`."""
+        step: Any = self.optimizer.step
+        if self.samples == 0 and step.alpha is None and step.first is None:
             self._state.rates[[RBAR, LAM]] = distance
 
     @property
@@ -240,7 +195,8 @@ class SparseLinear:
     @property
     def average(self) -> Array:
         """The output point."""
-        point, output = self._state.point().astype(self.optimizer.x.dtype), self.optimizer.output
+        output = self.optimizer.output
+        point = self._state.cells[:, X].astype(self.optimizer.x.dtype)
         state, found = output.start(point), self._state.output()
         state.load(found | {"kept": found["kept"].astype(point.dtype)})
         return output.point(state, point)
@@ -252,14 +208,13 @@ class SparseLinear:
             rows = rows.copy()
             rows.sum_duplicates()
         intercept = int(self.optimizer.x.size // loss.outputs - width)
-        twin, margins, factors = loss_twin(loss), np.zeros(loss.outputs), np.zeros(loss.outputs)
+        settings = loss_twin(loss), np.zeros(loss.outputs), width, intercept
         y = np.ascontiguousarray(targets, dtype=np.float64)
         w = np.zeros(0) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
         start = 0
         while start < y.size:
             piece = slice(start, start + CHUNK)
             csr, aims = _arrays(rows, start, min(start + CHUNK, y.size)), y[piece]
-            settings = (twin, self._l2, margins, factors, width, intercept)
             taken = sparse(self._plan, self._state.arrays(), *settings, csr, aims, w[piece])
             start += taken
             if taken < aims.size:
@@ -268,7 +223,7 @@ class SparseLinear:
 
     def settle(self) -> Optimizer:
         """Write the run back to the optimiser, and return the optimiser."""
-        run = self._state.settled(self.optimizer.export_run(), self._l2)
+        run = self._state.settled(self.optimizer.export_run())
         self.optimizer.import_run(run)
         return self.optimizer
 

@@ -125,39 +125,6 @@ def test_dtypes_and_shapes_are_stable(make, dtype):
     assert all(x.dtype == jnp.float32 for x in sums if jnp.issubdtype(x.dtype, jnp.floating))
 
 
-def test_chain_hands_clipped_gradients_in():
-    opt = optax.chain(optax.clip_by_global_norm(0.5), mag())
-    many = gradients()
-    clipped = jax.vmap(lambda g: optax.clip_by_global_norm(0.5).update(g, optax.EmptyState())[0])
-    params, _ = loop(opt, START, many)
-    expected, _ = loop(mag(), START, clipped(many))
-    assert_close(params, expected)
-
-
-def test_inject_hyperparams_changes_alpha_without_compiling_again():
-    wrapped = optax.inject_hyperparams(
-        mo.mag, static_args=("levels", "weights", "horizon", "seed", "output")
-    )
-    opt, traces = wrapped(levels=3, alpha=1.0), []
-    state = opt.init(START)
-
-    @jax.jit
-    def update(gradient, state):
-        traces.append(1)
-        return opt.update(gradient, state, START)
-
-    many = gradients(8)
-    results = []
-    for alpha in (1.0, 0.25):
-        now = state._replace(hyperparams={"alpha": jnp.asarray(alpha, jnp.float32)})
-        for i in range(8):
-            updates, now = update(jax.tree.map(lambda x, i=i: x[i], many), now)
-        results.append(updates)
-    assert_close(jax.tree.map(lambda x: 0.25 * x, results[0]), results[1])
-    assert float(jnp.abs(results[0]["w"]).max()) > 0
-    assert len(traces) == 1
-
-
 def test_injected_levels_and_seed_draw_the_same():
     many = gradients()
     injected, state = loop(optax.inject_hyperparams(mo.mag)(levels=3, seed=5), START, many)
@@ -221,19 +188,6 @@ def test_levels_beyond_32_bits_are_refused():
         mo.mag(levels=31)
     with pytest.raises(ValueError, match=r"horizon must be .* not 2147483648"):
         mo.mag(levels=None, horizon=2**31)
-
-
-@pytest.mark.parametrize("name", ["mlmc", "ladder"])
-def test_skipped_gradients_are_counted_and_leave_no_trace(name):
-    many, opt = gradients(), MAKERS[name]()
-    holes = jax.tree.map(lambda x: np.repeat(x, 2, axis=0), many)
-    for x in holes.values():
-        x[1::2] = np.nan
-    run = jax.jit(lambda m: scan(opt, START, m))
-    (params, state), (clean, same) = run(holes), run(many)
-    assert_close(params, clean)
-    assert int(state.skipped) == 40 and int(same.skipped) == 0
-    assert int(state.samples) == int(same.samples) == 40
 
 
 def test_a_ladder_on_a_loss_without_a_minimum_stays_at_a_finite_point():

@@ -26,11 +26,6 @@ GROUPED = {
     "mlmc": lambda groups: mt.MLMC(torch.optim.SGD(groups, lr=0.1), levels=3),
     "ladder": lambda groups: mt.Ladder(groups, block=4, first=1e-3),
 }
-CLIMBING = {
-    "mag": lambda p, **options: mt.MAG([p], 2, **options),
-    "mlmc": lambda p, **options: mt.MLMC(torch.optim.SGD([p], lr=0.1, **options), 2),
-    "ladder": lambda p, **options: mt.Ladder([p], **options),
-}
 
 
 @pytest.fixture(params=MAKERS)
@@ -98,10 +93,10 @@ def test_groups_have_their_own_scale_and_share_the_norm():
             torch.testing.assert_close(p - o, factor * (q - o), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", CLIMBING)
+@pytest.mark.parametrize("name", GROUPED)
 def test_maximize_climbs(name):
     p, q = (torch.nn.Parameter(torch.ones(3)) for _ in range(2))
-    up, down = CLIMBING[name](p, maximize=True), CLIMBING[name](q)
+    up, down = GROUPED[name]([{"params": [p], "maximize": True}]), GROUPED[name]([q])
     for i in range(20):
         p.grad = q.grad = torch.tensor([1.0, -2.0, 0.1 * i])
         up.step()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import mixfree.torch as mt
-from tests.torch.helpers import MAKERS, flat, network, stream, train
+from tests.torch.helpers import MAKERS, network, stream, train
 
 
 @pytest.fixture(params=MAKERS)
@@ -82,12 +82,3 @@ def test_the_state_of_another_optimiser_on_load(make):
         opt.load_state_dict(saved)
     train(model, opt, stream(5))
     assert opt.samples == 5
-
-
-def test_model_of_another_make(make):
-    opt = make(network(), output="average")
-    before = flat(network(seed=3)[0])
-    other = network(seed=3)[0]
-    with pytest.raises(ValueError, match="model must have parameters of shapes"):
-        opt.average_into(other)
-    assert torch.equal(flat(other), before)

@@ -138,7 +138,7 @@ BROKEN = {
     "no settings": (lambda s: s.pop("settings"), "saved with format=None"),
     "other rank": (lambda s: s["settings"].update(rank=1), "with rank=1, this memory has rank=0"),
     "balanced": (lambda s: s["settings"].update(balanced=True), "with balanced=True"),
-    "no keeper": (lambda s: s.pop("keeper"), "no entry 'keeper'"),
+    "no keeper": (lambda s: s.pop("keeper"), "it has no 'keeper'"),
     "a word": (lambda s: s["keeper"].update(seen="many"), "seen is 'many'"),
     "no rows": (lambda s: s.update(kept={}), r"samples of \[\], but 8 were kept"),
     "fewer rows": (lambda s: s["kept"].update(batch=torch.zeros(3)), "not a tensor of 8 rows"),

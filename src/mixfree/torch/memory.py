@@ -10,15 +10,8 @@ from torch.utils.data import Dataset, IterableDataset, default_collate, get_work
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole, shown
 from mixfree.base.state import loading
-from mixfree.dropins.reservoir import (
-    LARGEST_CAPACITY,
-    Balanced,
-    Plan,
-    Uniform,
-    check_batch,
-    keys_of,
-    plan,
-)
+from mixfree.dropins import reservoir
+from mixfree.dropins.reservoir import Balanced, Plan, Uniform
 from mixfree.torch.nested import flatten, rebuild
 
 FORMAT = 1  # version of state_dict
@@ -75,10 +68,10 @@ class Memory:
         balance_by: Callable[[Any], torch.Tensor] | None = None,
         rank: int | None = None,
     ) -> None:
-        self.capacity = check_whole(capacity, "capacity", most=LARGEST_CAPACITY)
+        self.capacity = check_whole(capacity, "capacity", most=reservoir.LARGEST_CAPACITY)
         self.draws = check_whole(draws, "draws")
         self.seed = seed
-        keys_of(seed)
+        reservoir.keys_of(seed)
         self.device = None if device is None else torch.device(device)
         if pin and (self.device is None or self.device.type != "cpu"):
             raise ValueError(f"pin=True needs device='cpu', not device={device!r}")
@@ -128,12 +121,12 @@ class Memory:
         for name, rows in fresh.items():
             if rows.layout != torch.strided:
                 raise ValueError(f"{name} must be a dense tensor, not {rows.layout}")
-        count = check_batch(fresh, self._samples)
+        count = reservoir.check_batch(fresh, self._samples)
         labels = self._labels_of(batch, count)
         room = self._samples or {name: self._room_for(rows) for name, rows in fresh.items()}
-        keys, first = keys_of(self.seed, self._stream()), self.seen
+        keys, first = reservoir.keys_of(self.seed, self._stream()), self.seen
         places = self._keeper.take(keys.keep, self.capacity, count, labels)
-        todo = plan(keys, self.capacity, self.draws, first, places)
+        todo = reservoir.plan(keys, self.capacity, self.draws, first, places)
         self._samples = room
         return rebuild(batch, {name: self._mixed(name, rows, todo) for name, rows in fresh.items()})
 
@@ -169,13 +162,7 @@ class Memory:
         return {"settings": self._settings(), "keeper": keeper, "kept": kept}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned.
-
-        Raises
-        ------
-        ValueError
-            If the state does not fit or has other settings. Nothing has changed then.
-        """
+        """Restore a state of :meth:`state_dict`; ValueError if it does not fit these settings."""
         with loading("memory"):
             saved = state_dict.get("settings", {})
             for name, wanted in self._settings().items():
@@ -184,9 +171,6 @@ class Memory:
                         f"state was saved with {name}={shown(saved.get(name))}, this memory has "
                         f"{name}={wanted!r}"
                     )
-            for name in ("keeper", "kept"):
-                if name not in state_dict:
-                    raise ValueError(f"state has no entry {name!r}")
             plain = {
                 name: value.cpu().numpy() if torch.is_tensor(value) else value
                 for name, value in state_dict["keeper"].items()

@@ -132,14 +132,12 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Replace the parameters by the average within a ``with`` block.
-
-        Raises
-        ------
-        ValueError
-            With ``output="last"``, which keeps no average.
-        """
-        self._check_average("averaged()")
+        """Replace the parameters by the average within a ``with`` block."""
+        if self.run["output"] == "last":
+            raise ValueError(
+                "averaged() needs an average, but output='last' keeps none: make the optimiser "
+                "with output='average', output='weighted' or output='recent'"
+            )
         if self.run["swapped"]:
             raise RuntimeError("averaged() inside averaged() or after eval(): call train() first")
         self.eval()
@@ -147,32 +145,6 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             yield
         finally:
             self.train()
-
-    @torch.no_grad()
-    def average_into(self, model: torch.nn.Module) -> None:
-        """Copy the average into another model with the same parameters.
-
-        Parameters are matched by name if the optimiser was given ``named_parameters()``, and
-        otherwise by order. Buffers are not copied.
-
-        Raises
-        ------
-        ValueError
-            With ``output="last"``, which keeps no average, or if the parameters do not match.
-        """
-        self._check_average("average_into()")
-        names = [name for group in self.param_groups for name in group.get("param_names", ())]
-        theirs = dict(model.named_parameters())
-        for name in names:
-            if name not in theirs:
-                raise ValueError(f"model has no parameter named {name!r}, which the optimiser has")
-        targets = [theirs[name] for name in names] if names else list(theirs.values())
-        mine = self._parameters()
-        shapes, others = ([tuple(p.shape) for p in each] for each in (mine, targets))
-        if shapes != others:
-            raise ValueError(f"model must have parameters of shapes {shapes}, not {others}")
-        for p, target in zip(mine, targets, strict=True):
-            target.copy_(self.state[p].get("average", p))
 
     @_disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -238,13 +210,6 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             if points[-1].dtype != averages[-1].dtype:
                 points[-1] = points[-1].to(averages[-1].dtype)
         torch._foreach_lerp_(averages, points, weight)
-
-    def _check_average(self, asked: str) -> None:
-        if self.run["output"] == "last":
-            raise ValueError(
-                f"{asked} needs an average, but output='last' keeps none: make the optimiser "
-                "with output='average', output='weighted' or output='recent'"
-            )
 
     def _check_options(self, group: dict[str, Any]) -> None:
         for name in ("lr", "weight_decay"):

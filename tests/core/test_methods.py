@@ -85,16 +85,11 @@ def test_signatures_show_every_argument():
 
 def test_emd_steps():
     """α/√(τt) without a horizon, the constant α/√(τT) with one."""
-    g = np.ones(1)
-    growing = mf.EMD([0.0], mixing_time=4, alpha=2.0)
-    growing.tell(g)
-    assert growing.x[0] == pytest.approx(-1.0)
-    growing.tell(g)
-    assert growing.x[0] == pytest.approx(-1.0 - 1.0 / np.sqrt(2))
-    constant = mf.EMD([0.0], mixing_time=4, horizon=25, alpha=2.0)
-    for t in range(1, 4):
-        constant.tell(g)
-        assert constant.x[0] == pytest.approx(-t * 2.0 / 10.0)
+    for options, second in (({}, -1.0 - 0.5**0.5), ({"horizon": 4}, -0.5 - 0.5)):
+        opt = mf.EMD([0.0], mixing_time=4, alpha=2.0, **options)
+        opt.tell([1.0])
+        opt.tell([1.0])
+        assert opt.x[0] == pytest.approx(second)
 
 
 def test_emd_uses_the_domains_mirror_map():
@@ -111,11 +106,8 @@ def test_emd_uses_the_domains_mirror_map():
 
 def test_data_drop_steps_on_every_kth_sample():
     opt = mf.SGDDD([0.0], mixing_time=5, alpha=1.0)
-    for i in range(1, 21):
-        assert opt.tell([float(i)]) == (i % 5 == 0)
-    used = [5.0, 10.0, 15.0, 20.0]
-    expected = -sum(g / np.sqrt(t) for t, g in enumerate(used, start=1))
-    assert opt.x[0] == pytest.approx(expected)
+    assert [i for i in range(1, 21) if opt.tell([float(i)])] == [5, 10, 15, 20]
+    assert opt.x[0] == pytest.approx(-sum(5.0 * t / np.sqrt(t) for t in range(1, 5)))
 
 
 def replayed(opt, samples):
@@ -167,17 +159,16 @@ def test_replay_averages_the_ends_of_blocks():
 
 
 def test_replay_needs_its_samples():
-    opt = mf.SGDER([0.0], mixing_time=2)
+    opt = mf.SGDER([0.0], mixing_time=1, buffer=2)
     with pytest.raises(RuntimeError, match="replays samples: use"):
         opt.tell([1.0])
-    full = mf.SGDER([0.0], mixing_time=1, buffer=2)
-    next(full.offer(1), None)
-    due = full.offer(2)
+    next(opt.offer(1), None)
+    due = opt.offer(2)
     next(due)
     with pytest.raises(RuntimeError, match="was not told"):
         next(due)
     with pytest.raises(RuntimeError, match="not finished"):
-        full.offer(3)
+        opt.offer(3)
 
 
 def test_modules_are_imported_when_used():
@@ -187,7 +178,7 @@ def test_modules_are_imported_when_used():
         _ = mf.nothing
 
 
-@pytest.mark.parametrize("length", [2.0, 0, -1, True, "2"])
+@pytest.mark.parametrize("length", [2.0, 0, True])
 def test_a_window_whose_length_is_no_integer_is_refused_when_it_opens(length):
     """Not when the run is saved; and the run stays as it was."""
 

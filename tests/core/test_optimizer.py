@@ -65,9 +65,9 @@ def test_a_bad_gradient_changes_nothing(name, bad):
     run(opt, (np.full(SIZE, number) for number in range(1, 66)))
     number = 66
     if isinstance(opt.gradient, mf.gradients.Replay):
-        while not (due := list(_take(opt.offer(np.full(SIZE, opt.samples + 1)), 1))):
+        while (due := next(opt.offer(np.full(SIZE, opt.samples + 1)), None)) is None:
             pass
-        number = due[0][0]
+        number = due[0]
     before = opt.state_dict()
     gradient = np.ones(SIZE)
     gradient[1:3] = bad
@@ -76,17 +76,11 @@ def test_a_bad_gradient_changes_nothing(name, bad):
     assert_same_bits(opt.state_dict(), before)
 
 
-def _take(iterator, count):
-    for _, item in zip(range(count), iterator, strict=False):
-        yield item
-
-
 @pytest.mark.parametrize(
     ("gradient", "message"),
     [
         (np.zeros(3), r"shape \(3,\), the point has \(4,\)"),
         (np.zeros(4, complex), "real numbers, not complex"),
-        (["a", "b", "c", "d"], "real numbers"),
     ],
 )
 def test_wrong_gradients(gradient, message):
@@ -103,7 +97,6 @@ def test_wrong_gradients(gradient, message):
         (0.0, "vector"),
         ([0.0, np.inf], r"x0\[1\] is inf"),
         (np.zeros(2, complex), "complex128"),
-        (["a"], "real numbers"),
         ([3.0, 0.0], "x0 is outside the domain"),
     ],
 )
@@ -189,21 +182,16 @@ def test_foreign_states_are_refused(change, message):
     assert_same_bits(opt.state_dict(), before)
 
 
-def test_states_of_another_domain_are_refused():
+def test_states_of_a_domain_survive_a_file_and_of_another_are_refused(tmp_path):
     """Catches settings compared by name only, and arrays left out of them."""
-    boxes = (mf.Box(-1, [1, 1, 1, k]) for k in (1, 2))
-    mine, theirs = (mf.SGD(np.zeros(SIZE), domain=box, alpha=1.0) for box in boxes)
+    domains = (mf.Box([-1.0, -np.inf, 0.0, 0.0], [1.0, 0.5, np.inf, k]) for k in (1.0, 2.0))
+    mine, theirs = (mf.SGD(np.zeros(SIZE), domain=box, alpha=1.0) for box in domains)
+    models.save(tmp_path / "state", run(theirs, stream(20)).state_dict())
+    state = models.load(tmp_path / "state")
+    assert_same_bits(state, theirs.state_dict())
+    theirs.load_state_dict(state)
     with pytest.raises(ValueError, match=r"domain .*'high'"):
-        mine.load_state_dict(run(theirs, stream(20)).state_dict())
-
-
-def test_a_domains_bounds_survive_a_file(tmp_path):
-    domain = mf.Box([-1.0, -np.inf, 0.0, 0.0], [1.0, 0.5, np.inf, 2.0])
-    opt = run(mf.MAG(np.zeros(SIZE), domain=domain), stream(20))
-    models.save(tmp_path / "state", opt.state_dict())
-    again = mf.MAG(np.zeros(SIZE), domain=domain)
-    again.load_state_dict(models.load(tmp_path / "state"))
-    assert_same_bits(again.state_dict(), opt.state_dict())
+        mine.load_state_dict(state)
 
 
 def test_memory_of_mag_does_not_grow():

@@ -14,10 +14,8 @@ GOOD = [[0.9, 0.1], [0.4, 0.6]]
         ([[1.2, -0.2], [0.5, 0.5]], None, r"row 1, column 2 of P is -0\.2: negative"),
         ([[np.nan, 1.0], [0.5, 0.5]], None, r"row 1, column 1 of P is nan: not a number"),
         ([[0.5, 0.5]], None, r"square matrix, but its shape is \(1, 2\)"),
-        ([["a", "b"], ["c", "d"]], None, "real numbers"),
         (np.zeros((0, 0)), None, "no states"),
         (sparse.coo_array([[0, 1.0], [-1.0, 2.0]]), None, r"row 2, column 1 of P is -1\.0: neg"),
-        (sparse.csr_array([[0.0, 1.0], [0.5, 0.0]]), None, r"row 2 of P sums to 0\.5"),
         (sparse.csr_array(np.eye(2) * 1j), None, "real numbers"),
         ([[1e308, 1e308], [0.5, 0.5]], None, r"row 1, column 1 of P is 1e\+308: above 1"),
         (GOOD, ["a", "b", "c"], "3 names, but P has 2 states"),
@@ -42,23 +40,18 @@ def test_single_precision_rows_are_accepted():
     assert np.allclose(MarkovChain(P).P.sum(axis=1), 1, rtol=1e-15)
 
 
-def test_a_reducible_chain_names_its_classes():
-    chain = MarkovChain([[1.0, 0, 0], [0, 0.5, 0.5], [0, 0.5, 0.5]], states=["x", "y", "z"])
-    assert not chain.is_irreducible
-    for question in (lambda: chain.stationary, chain.mixing_time, lambda: chain.period):
+def test_chains_without_a_mixing_time_name_their_classes():
+    apart = MarkovChain([[1.0, 0, 0], [0, 0.5, 0.5], [0, 0.5, 0.5]], states=["x", "y", "z"])
+    assert not apart.is_irreducible
+    for question in (lambda: apart.stationary, apart.mixing_time, lambda: apart.period):
         with pytest.raises(ValueError, match=r"2 communicating classes: \{x\}, \{y, z\}"):
             question()
-
-
-def test_a_periodic_chain_names_its_cycle():
-    chain = cycle(6)
-    assert chain.period == 2
-    with pytest.raises(ValueError, match=r"period 2 .* \{0, 2, 4\}, \{1, 3, 5\}"):
-        chain.mixing_time()
-    with pytest.raises(ValueError, match="period 2"):
-        chain.mixing_bounds()
-    assert np.allclose(chain.stationary, 1 / 6)
-    assert chain.spectral_gap == pytest.approx(0, abs=1e-12)
+    periodic = cycle(6)
+    for question in (periodic.mixing_time, periodic.mixing_bounds):
+        with pytest.raises(ValueError, match=r"period 2 .* \{0, 2, 4\}, \{1, 3, 5\}"):
+            question()
+    assert np.allclose(periodic.stationary, 1 / 6)
+    assert periodic.spectral_gap == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize("period", [1, 2, 3, 5])

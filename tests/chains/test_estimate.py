@@ -139,7 +139,6 @@ def test_paths_that_allow_no_upper_bound(path, states, lower, sentence):
         (np.arange(10_000), {}, "10000 states; at most 4096"),
         ([0, 1, 1], {"level": 95}, "level = 95 must"),
         ([0, 1, 1], {"method": "spectral"}, "method must be one of 'envelope'.*, not 'spectral'"),
-        ([0, 1, 1], {"states": [0, 1, 1]}, "twice"),
         ([0, 1, 1], {"states": [0, 2]}, "path visits 1, which is not among states"),
     ],
 )

@@ -17,12 +17,10 @@ def bounds_both_ways(monkeypatch, walk: MarkovChain):
     [
         cycle(101),
         cycle(60, lazy=True),
-        random_walk(networkx.random_regular_graph(4, 300, seed=0)),
         random_walk(networkx.grid_2d_graph(12, 12), "metropolis"),
         random_walk(networkx.barabasi_albert_graph(200, 2, seed=1), lazy=True),
         random_walk(networkx.barbell_graph(20, 3)),
     ],
-    ids=["ring", "lazy ring", "regular", "grid", "hubs", "barbell"],
 )
 def test_bounds_of_reversible_walks_hold_the_exact_time(monkeypatch, walk):
     exact, bounds = bounds_both_ways(monkeypatch, walk)
@@ -59,16 +57,15 @@ def test_bounds_of_a_one_way_chain_hold_also_without_all_singular_values(monkeyp
     """Catches an upper side from a power whose singular value was not found."""
     n = 200
     here, away = np.arange(n), np.random.default_rng(3).permutation(n)
-    P = sparse.csr_array(
-        (np.repeat([0.4, 0.4, 0.2], n), (np.tile(here, 3), np.r_[(here + 1) % n, away, here])),
-        shape=(n, n),
-    )
+    P = np.zeros((n, n))
+    for to, probability in ((np.roll(here, -1), 0.4), (away, 0.4), (here, 0.2)):
+        P[here, to] += probability
     lanczos, calls = large._lanczos, []
     monkeypatch.setattr(
         large,
         "_lanczos",
         lambda *a: None if len(calls) == found else calls.append(1) or lanczos(*a),
     )
-    exact, bounds = bounds_both_ways(monkeypatch, MarkovChain(P.toarray()))
+    exact, bounds = bounds_both_ways(monkeypatch, MarkovChain(P))
     assert bounds.lower <= exact <= bounds.upper
     assert (bounds.upper < np.inf) == (found > 0)

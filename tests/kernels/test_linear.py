@@ -1,5 +1,7 @@
 """The kernel against the reference, step by step; the same bits however the rows are cut."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -10,21 +12,12 @@ from tests.helpers import assert_same_bits, assert_states_close, make, needed
 
 DIMENSION = 7
 SAMPLES = 400
-LOSSES = [
-    Squared(),
-    Logistic(),
-    Huber(0.5),
-    Robust(-2.0, 0.7),
-    Robust(0.0),
-    Robust(1.0),
-    Robust(2.0),
-    Robust(-np.inf),
-    Softmax(3),
-]
+LOSSES = [Squared(), Logistic(), Huber(0.5), Robust(-2.0, 0.7), Softmax(3)]
+LOSSES[-1:-1] = map(Robust, (0.0, 1.0, 2.0, -np.inf))
 METHODS = list(mf.methods())
 DOMAINS = {
-    "space": (mf.AllSpace(), None),
-    "ball": (mf.Ball(0.5), None),
+    "space": (mf.AllSpace(), np.zeros(DIMENSION)),
+    "ball": (mf.Ball(0.5), np.zeros(DIMENSION)),
     "centred ball": (mf.Ball(0.4, center=np.full(DIMENSION, 0.2)), np.full(DIMENSION, 0.2)),
 }
 
@@ -40,16 +33,15 @@ def data(loss, dtype=np.float64):
     return rows, targets.astype(dtype)
 
 
-def twins(start, loss=None, rows=None, tolerance=1e-12, **given):
-    """Run the reference and the kernel over all rows: both optimisers, whose states are close."""
+def twins(start, loss=None, **given):
+    """Run the reference and the kernel over all rows: their states are close."""
     loss = loss or Squared()
-    own, targets = data(loss)
-    rows = own if rows is None else rows
+    rows, targets = data(loss)
     reference, compiled = start(), start()
     tell_all(reference, loss, rows, targets, **given)
     advance_linear(compiled, loss, rows, targets, **given)
-    assert_states_close(compiled.state_dict(), reference.state_dict(), tolerance)
-    return reference, compiled
+    assert_states_close(compiled.state_dict(), reference.state_dict(), 1e-12)
+    return reference
 
 
 def tell_all(opt, loss, rows, targets, weights=None, l2=0.0):
@@ -90,8 +82,7 @@ def test_every_method_and_loss_step_by_step(name, loss):
 @pytest.mark.parametrize("name", ["mag", "sgd", "emd", "sgd-rer"])
 def test_every_domain_and_output(name, domain, output):
     where, start = DOMAINS[domain]
-    start = np.zeros(DIMENSION) if start is None else start
-    reference, _ = twins(lambda: make(name, start, where, alpha=0.2, output=output, seed=5))
+    reference = twins(lambda: make(name, start, where, alpha=0.2, output=output, seed=5))
     assert not np.array_equal(reference.x, start)
 
 
@@ -166,24 +157,22 @@ def test_a_ball_is_left_by_one_rounding_error_however_the_rows_are_cut(excess):
         np.testing.assert_array_equal(cut.x, whole.x)
 
 
-@pytest.mark.parametrize("scale", [1e-60, 1e60])
-@pytest.mark.parametrize("name", ["adagrad", "mag"])
-def test_tiny_and_huge_gradients(name, scale):
-    loss = Logistic()  # its slope is bounded, so the rows set the size
-    rows = np.sign(data(loss)[0]) * scale
-    _, found = twins(lambda: make(name, np.zeros(DIMENSION), mf.Ball(2.0)), loss, rows, 1e-9)
-    assert np.isfinite(found.x).all() and np.abs(found.x).max() > 1e-3
-
-
-@pytest.mark.parametrize("scale", [1e-22, 5e-23, 1e-19, 1e-15])
-@pytest.mark.parametrize("name", ["adagrad", "mag", "ladder"])
-def test_small_gradients_in_single_precision(name, scale):
-    """Their squares underflow there."""
-    rows, targets = data(Logistic())
-    rows, targets = (np.sign(rows) * scale).astype(np.float32), targets.astype(np.float32)
-    pair = [make(name, np.zeros(DIMENSION, np.float32), mf.Ball(2.0)) for _ in range(2)]
+@pytest.mark.parametrize(
+    ("name", "scale", "dtype"),
+    [
+        *product(["adagrad", "mag"], [1e-60, 1e60], [np.float64]),
+        *product(["adagrad", "mag", "ladder"], [5e-23, 1e-15], [np.float32]),
+    ],
+)
+def test_tiny_and_huge_gradients(name, scale, dtype):
+    """Whose squares underflow in single precision; a bounded slope leaves the size to the rows."""
+    rows, targets = data(Logistic(), dtype)
+    rows = (np.sign(rows) * scale).astype(dtype)
+    pair = [make(name, np.zeros(DIMENSION, dtype), mf.Ball(2.0)) for _ in range(2)]
     tell_all(pair[0], Logistic(), rows, targets)
     advance_linear(pair[1], Logistic(), rows, targets)
+    if dtype == np.float64:
+        assert_states_close(pair[1].state_dict(), pair[0].state_dict(), 1e-9)
     np.testing.assert_allclose(pair[1].x, pair[0].x, rtol=1e-4, atol=1e-6)
     assert np.abs(pair[1].x).max() > 1e-3
 

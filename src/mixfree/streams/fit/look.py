@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mixfree.base.extras import require
 from mixfree.base.terminal import literal
 from mixfree.linear.losses import Loss
@@ -15,7 +17,7 @@ from mixfree.streams.columns.target import class_names
 from mixfree.streams.columns.time import Time
 from mixfree.streams.fit.plan import FitPlan
 from mixfree.streams.read.source import Piece, Source
-from mixfree.streams.read.values import label_of, texts_in
+from mixfree.streams.read.values import doubles, label_of, numbers_in, texts_in
 
 __all__ = ["FIRST_ROWS", "FirstLook", "first_look", "rows_to_look_at"]
 
@@ -158,8 +160,12 @@ def _loss(
     name, column, loss, notes = plan.target, target.column, plan.loss, list[str]()
     if isinstance(column, Time) or target.type == "date":
         raise ValueError(f"the target {name!r} is a {target.type}: give another column as `target`")
-    names = class_names(values.unique(), column or Category(name)).drop_null().unique()
-    different = _sorted(names.to_pylist(), column)
+    if type(column) is Number:  # without PyArrow's conversion of lists, which imports pandas
+        numbers = np.unique(doubles(numbers_in(values, column.form)))
+        different = [str(label_of(number)) for number in numbers[~np.isnan(numbers)].tolist()]
+    else:
+        names = class_names(values.unique(), column or Category(name)).drop_null()
+        different = sorted(set(names.to_pylist()))
     if loss is None and (type(column) is not Number or plan.classes):
         loss = "logistic"
     elif loss is None:

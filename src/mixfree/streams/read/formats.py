@@ -82,11 +82,11 @@ class Reader:
             raise ValueError("the file is empty")
         if format == "parquet":
             stored = require("pyarrow.parquet").read_schema(self.file.path)
-            return flat(stored.empty_table()).schema
+            return flat(pyarrow.Table.from_batches([], stored)).schema
         if format == "arrow":
             opened = self._open_arrow()
             self._stream = opened if self.file.once else None
-            return flat(opened.schema.empty_table()).schema
+            return flat(pyarrow.Table.from_batches([], opened.schema)).schema
         if self.arriving and format == "jsonl":
             return pyarrow.schema([])
         source = self._open()

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 
@@ -132,5 +134,7 @@ def label_of(value: float) -> str | None:
 
 def doubles(values: Any) -> Array:
     """Return an array from :func:`numbers_in` as NumPy doubles, NaN where missing."""
+    if not values.null_count:  # `to_numpy` imports pandas, which takes 0.2 s
+        return np.from_dlpack(values)
     found: Array = values.to_numpy(zero_copy_only=False)
     return found

@@ -42,14 +42,7 @@ LEAST_SQUARES = MODELS[:4]
 POISSON = 0.4  # slopes and noise of the Poisson model, relative to the others
 WATCHED, EVERY, FROM, TO = "watched", 100, 1000, 50_000
 NEW, NEW_ROWS, CHUNK, LEVEL_OF_NEW = "new rows", 10_000, 50, 0.9
-CHANGES = (
-    "independent errors",
-    "AR(1) errors, 0.98",
-    "errors of 0.3 and 3, in turns",
-    "levels change",
-    "weights turn",
-    "no error at first",
-)
+CHANGES = ("independent", "AR(1), 0.98", "regimes", "shifts", "drift", "none at first")
 ALTERNATIVE = 3.0  # deviations of the estimate, by which the tested value is wrong
 
 
@@ -230,7 +223,7 @@ def watch(cell):
 
 
 def changing(name, seed):
-    """Draw rows and targets of a stream that changes as its name says."""
+    """Draw rows and targets of a stream whose errors, or one weight in ``drift``, change."""
     number, rows = CHANGES.index(name), NEW_ROWS
     rng, time = np.random.default_rng((seed, 77, number)), np.arange(rows)
     x, errors = rng.standard_normal((rows, len(SLOPES))), rng.standard_normal(rows)
@@ -426,13 +419,14 @@ def new_table(new):
         (
             name,
             *(
-                f"{np.mean([row[each] for row in own[NEW]]) * (1 if 'width' in each else 100):.3g}"
+                f"{mean:.3g}" if "width" in each else f"{100.0 * mean:.1f}"
                 for each in names
+                for mean in [np.mean([row[each] for row in own[NEW]])]
             ),
         )
         for name, own in gather(new, "stream", "model").items()
     ]
-    title = f"90 % intervals of new rows, {CHUNK} at a time, on streams that change: means"
+    title = f"90 % intervals of new rows, {CHUNK} at a time, by the errors of the stream: means"
     return Table(title, ["errors", *names], lines)
 
 

@@ -68,7 +68,9 @@ class Coded:
             before.rows, before.weight, mean, before.scatter[np.ix_(at, at)], cross, before.squares
         )
         own = sums_of(self.numbers, targets, before=last)
-        apart = np.hstack([self.numbers, targets]) - own.mean
+        apart = np.empty((n, len(both)))
+        np.subtract(self.numbers, own.mean[: len(at)], out=apart[:, : len(at)])
+        np.subtract(targets, own.mean[len(at) :], out=apart[:, len(at) :])
         ends = np.arange(0, codes.size + 1, codes.shape[1], dtype=codes.dtype)
         chosen = np.ones(codes.size), codes.ravel(), ends
         by_code = (sparse.csc_array(chosen, shape=(columns + 1, n)) @ apart)[:-1]

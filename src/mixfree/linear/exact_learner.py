@@ -78,7 +78,9 @@ class ExactLearner:
             self._fit = Forgetting(columns, half_life, intercept=intercept, l2=l2 or 0.0)
         self._ahead: Ahead | None = None
         if looks_ahead:
-            renewals = PARTS if half_life is None else WINDOWS
+            # A fit to kept rows takes as long as learning some thousand rows.
+            quick = isinstance(self._fit, SquaredFit)
+            renewals = WINDOWS if half_life is not None else PARTS if quick else PARTS // 2
             self._ahead = Ahead.begin(loss.outputs, columns, intercept, renewals)
 
     @property
@@ -90,6 +92,13 @@ class ExactLearner:
             rounded = weights.astype(self.dtype)
         # The weight of a tiny column may be too large for single precision.
         return rounded if np.isfinite(rounded).all() else weights
+
+    @property
+    @one_thread
+    def quick_weights(self) -> Array:
+        """Weights to predict the next rows: on long streams they are only nearly the best ones."""
+        fit = self._fit
+        return fit.rough_weights() if isinstance(fit, GlmFit) and not fit.complete else self.weights
 
     @property
     def columns(self) -> int:

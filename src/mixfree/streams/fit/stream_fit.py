@@ -373,7 +373,7 @@ class StreamFit:
         if (growing := self._growing) is not None:
             design = self._design(self.calendar)
             found = growing.solved([design.matrix])
-            weights = found[0][0] if found else self._mapped(growing, design).weights
+            weights = found[0][0] if found else self._mapped(growing, design).quick_weights
             weights = design.raw_weights(weights)
         else:
             weights = self.learner.weights
@@ -388,10 +388,11 @@ class StreamFit:
             return rows + CHUNK * (1 << max((rows // (64 * CHUNK)).bit_length() - 1, 0))
         if getattr(self.learner, "forgetting", None) is not None:
             return rows + max(MIN_PREDICTED, 4 * self.learner.columns)
-        # Solving for the weights costs more than learning 1,000 rows.
+        # Solving for the weights costs more than learning 1,000 rows, and 20,000 if rows are kept.
         if rows >= ALL_PREDICTED:
             return 1 << rows.bit_length()  # where blocks of rows end
-        return max(math.ceil(9 / 8 * rows / CHUNK), 1) * CHUNK
+        growth = 9 / 8 if isinstance(self.row_loss, Squared) else 3 / 2
+        return max(math.ceil(growth * rows / CHUNK), 1) * CHUNK
 
     def _takes_codes(self, rows: Array | Coded, weights: Array | None) -> bool:
         """Whether the learner sums indicators by their codes, and these and the rows are many."""

@@ -52,18 +52,6 @@ def test_any_cut_permutation_and_order_of_merging_gives_the_same_fit(rows, cuts,
         assert other.samples == rows
 
 
-def test_means_have_intervals_of_the_shape_of_predictions():
-    x, y = stream(5000)
-    learner = learnt(x, y)
-    low, high = learner.mean_interval(x[:7])
-    assert low.shape == high.shape == learner.predict(x[:7]).shape
-    assert (low < learner.predict(x[:7])).all() and (learner.predict(x[:7]) < high).all()
-    wide = learner.mean_interval(x[:7], 0.99)
-    assert (wide[1] - wide[0] > high - low).all()
-    assert learner.inference.conf_int().shape == (1, 5, 2)
-    assert learner.inference.effective_rows == pytest.approx(5000, rel=0.3)
-
-
 def test_a_half_life_is_reported_and_refuses_what_it_cannot_do():
     x, y = stream(3000)
     learner = learnt(x, y, half_life="auto")

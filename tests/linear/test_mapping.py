@@ -77,25 +77,6 @@ def test_what_is_forgotten_grows_too(half_life):
     close(list(grown.forgetting.mean_losses.values()), list(whole.forgetting.mean_losses.values()))
 
 
-@pytest.mark.parametrize("loss", OTHERS, ids=str)
-@pytest.mark.parametrize("memory", ["4MB", 128], ids=str)
-def test_other_losses_grow(loss, memory):
-    """Exact while all rows are kept; beyond, columns of zeros change hardly anything."""
-    data = stream(loss, 3001)
-    if memory == "4MB":
-        grown = learnt(loss, *halves(*data), l2=1e-4, memory=memory)
-        close(grown.weights, learnt(loss, data, l2=1e-4, memory=memory).weights, 1e-6)
-        return
-    fixed = learnt(loss, *halves(*data)[:1], l2=1e-4, memory=memory)
-    grown = learnt(loss, *halves(*data)[:1], l2=1e-4, memory=memory)
-    grown.grow(5)
-    x, y, w = halves(*data)[1]
-    fixed.advance(x[:, :3], y, w)
-    grown.advance(np.pad(x[:, :3], ((0, 0), (0, 2))), y, w)
-    close(grown.weights[:, [0, 1, 2, 5]], fixed.weights, 0.02)
-    close(grown.gap, fixed.gap, 0.2)
-
-
 def test_bytes_hold_fewer_rows_of_more_columns():
     """Catches a sample that outgrows its memory, or is cut to its first rows."""
     x, y, _ = stream(Logistic(), 3000)

@@ -85,18 +85,6 @@ def test_twin_of_the_reference_where_a_run_arrives():
     assert reference.export_run().step.margin == 1.0
 
 
-@pytest.mark.parametrize("options", [{"alpha": 0.3}, {"length": 3.0}], ids=str)
-def test_twin_of_the_reference_with_a_fixed_scale_or_longer_steps(options):
-    rows, targets = data()
-    dense = rows.toarray()
-    make = partial(mf.Ladder, np.zeros(COLUMNS), block=2, **options)
-    reference, lazy = make(), SparseLinear(make(), Squared())
-    for i in range(300):
-        reference.tell(linear_gradient(Squared(), reference.x, dense[i], targets[i]))
-    lazy.advance(rows[:300], targets[:300])
-    assert_same(settled(lazy), settled(reference))
-
-
 @pytest.mark.parametrize("output", ["average", "weighted", "tail", "last", "random"])
 @pytest.mark.parametrize("block", [4, 64])
 def test_neither_chunks_nor_saving_change_a_bit(output, block):

@@ -37,19 +37,7 @@ AT_LEAST = math.log(2.0)  # least −log of the probability at which two classes
 
 @dataclass(slots=True)
 class Ahead(State):
-    """The last predictions of rows before they were learnt.
-
-    Examples
-    --------
-    >>> ahead = Ahead.begin(outputs=1, columns=1, intercept=True, renewals=4)
-    >>> ahead.windows(100)
-    [(68, 100, True)]
-    >>> from mixfree.linear.losses import Squared
-    >>> rng = np.random.default_rng(0)
-    >>> ahead.keep(np.zeros(2000), rng.normal(size=2000))
-    >>> ahead.ends(Squared(), np.array([5.0]), 0.9)
-    (array([3.08...]), array([6.66...]))
-    """
+    """The last predictions of rows before they were learnt."""
 
     rows: int  # of the stream so far
     start: int  # row at which the last window began, or the first one will begin

@@ -18,11 +18,6 @@ def distinct_labels(labels: Array) -> Array:
     """Return one label per class if there are at most two classes, else all labels.
 
     The set of labels is the same, and two classes are found without sorting all labels.
-
-    Examples
-    --------
-    >>> distinct_labels(np.array(["b", "a", "b", "b"]))
-    array(['b', 'a'], dtype='<U1')
     """
     other = labels != labels[0]
     found: Array = labels[[0, int(other.argmax())]]
@@ -30,13 +25,7 @@ def distinct_labels(labels: Array) -> Array:
 
 
 def targets_of(labels: Array, classes: Array) -> Array:
-    """Convert labels to targets of :func:`loss_of`; ``classes`` are sorted.
-
-    Examples
-    --------
-    >>> targets_of(np.array(["b", "a"]), np.array(["a", "b"]))
-    array([ 1., -1.])
-    """
+    """Convert labels to targets of :func:`loss_of`; ``classes`` are sorted."""
     if len(classes) == 2:  # without sorting
         place: Array = (labels == classes[1]).astype(np.intp)
     else:
@@ -57,13 +46,7 @@ def unknown_labels(name: str, new: list[Any], classes: Array) -> ValueError:
 
 
 def targets_at(places: Array, classes: int) -> Array:
-    """Convert indices into the sorted classes to targets of :func:`loss_of`.
-
-    Examples
-    --------
-    >>> targets_at(np.array([1, 0]), classes=2), targets_at(np.array([1, 0]), classes=3)
-    (array([ 1., -1.]), array([1., 0.]))
-    """
+    """Convert indices into the sorted classes to targets of :func:`loss_of`."""
     return 2.0 * places - 1.0 if classes == 2 else places.astype(np.float64)
 
 
@@ -87,13 +70,7 @@ def probabilities(predictions: Array) -> Array:
 
 
 def log_probabilities(predictions: Array) -> Array:
-    """Return log-probabilities, finite even where a probability underflows to zero.
-
-    Examples
-    --------
-    >>> log_probabilities(np.array([1000.0]))
-    array([[-1000.,    -0.]])
-    """
+    """Return log-probabilities, finite even where a probability underflows to zero."""
     if predictions.ndim == 1:
         return np.asarray(special.log_expit(np.column_stack([-predictions, predictions])))
     return np.asarray(special.log_softmax(predictions, axis=1))

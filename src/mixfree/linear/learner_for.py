@@ -28,14 +28,7 @@ LinearLearner = Union[ExactLearner, "Learner"]
 
 
 def chosen_method(method: str | type[Method], loss: Loss, weights: int) -> str | type[Method]:
-    """Return the method that ``"auto"`` stands for, with so many weights per output.
-
-    Examples
-    --------
-    >>> from mixfree.linear.losses import Squared
-    >>> chosen_method("auto", Squared(), 30), chosen_method("auto", Squared(), 30_000)
-    ('exact', 'ladder')
-    """
+    """Return the method that ``"auto"`` stands for, with so many weights per output."""
     if not (isinstance(method, str) and method in ("auto", "exact", *methods())):
         if isinstance(method, type) and issubclass(method, Method):
             return method

@@ -331,13 +331,7 @@ def _check(targets: Array, right: Array, which: str) -> None:
 
 
 def mean_of(loss: Loss, prediction: Any) -> Any:
-    """Return the mean of the target: the prediction itself, unless the loss has a link.
-
-    Examples
-    --------
-    >>> mean_of(Squared(), 2.0), float(mean_of(Poisson(), 0.0))
-    (2.0, 1.0)
-    """
+    """Return the mean of the target: the prediction itself, unless the loss has a link."""
     return loss.mean(prediction) if isinstance(loss, Family) else prediction
 
 
@@ -359,11 +353,6 @@ def predictions_apart(weights: Array, rows: Array) -> Array:
     """Return predictions whose bits do not depend on the other rows of the call.
 
     A product of matrices would not guarantee that. ``weights`` has one row per output.
-
-    Examples
-    --------
-    >>> predictions_apart(np.array([[2.0, 1.0]]), np.array([[1.0], [3.0]]))
-    array([3., 7.])
     """
     width = rows.shape[1]
     columns = [np.einsum("ij,j->i", rows, each[:width]) for each in weights]

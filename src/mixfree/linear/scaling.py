@@ -27,19 +27,6 @@ class RunningScale(State):
     constant.
 
     ``centred`` rows, from which the mean is subtracted, need an intercept.
-
-    Examples
-    --------
-    >>> scale = RunningScale(1, centred=True)
-    >>> rows, standardised = np.array([[0.0], [2000.0], [1000.0]]), []
-    >>> while len(rows):
-    ...     piece = scale.take(rows, np.empty_like(rows))
-    ...     standardised += piece.ravel().tolist()
-    ...     rows = rows[len(piece) :]
-    ...     if scale.due:
-    ...         old, new = scale.change(rows[0])
-    >>> standardised
-    [0.0, 1.0, 0.0]
     """
 
     saved = ("mean", "spread", "shift", "scale", "farthest", "count")
@@ -94,12 +81,6 @@ class Rescaling:
     """A change of the columns' units, applied to a run over standardised rows.
 
     There is one block of weights per output, with 1 intercept at its end or 0.
-
-    Examples
-    --------
-    >>> change = Rescaling(1, 1, Units(np.array([2.0]), np.array([10.0])), original(1))
-    >>> change.function(np.array([5.0, 1.0]))
-    array([0.5, 0. ])
     """
 
     def __init__(self, outputs: int, intercept: int, old: Units, new: Units) -> None:

@@ -25,13 +25,6 @@ def runs_sparse(opt: Optimizer, loss: Loss, l2: float = 0.0) -> bool:
     """Whether the cost of a step can be proportional to the row's nonzero entries.
 
     It can for the ladder, unless regularisation or a ball also moves the weights of zero entries.
-
-    Examples
-    --------
-    >>> import mixfree as mf
-    >>> from mixfree.linear import Squared
-    >>> runs_sparse(mf.Ladder([0.0]), Squared()), runs_sparse(mf.MAG([0.0]), Squared())
-    (True, False)
     """
     alone = isinstance(opt.step, Ladder) and isinstance(opt.gradient, Plain)
     free = l2 == 0.0 and isinstance(opt.domain, AllSpace)
@@ -143,16 +136,6 @@ class SparseLinear:
 
     The run is kept in a lazy form (:mod:`mixfree.kernels.sparse`) until :meth:`settle` writes it
     back to the optimiser, which must be one for which :func:`runs_sparse` returns True.
-
-    Examples
-    --------
-    >>> import mixfree as mf
-    >>> from scipy.sparse import csr_array
-    >>> from mixfree.linear.losses import Squared
-    >>> run = SparseLinear(mf.Ladder(np.zeros(3), alpha=0.5, output="last"), Squared())
-    >>> run.advance(csr_array(np.eye(3)[:2]), np.ones(2))
-    >>> run.average
-    array([0.5, 0.5, 0. ])
     """
 
     def __init__(self, opt: Optimizer, loss: Loss) -> None:

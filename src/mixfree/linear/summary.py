@@ -163,13 +163,7 @@ def summary_of(
 
 
 def mark(p: float) -> str:
-    """Return stars for a small p-value.
-
-    Examples
-    --------
-    >>> mark(0.003), mark(0.2)
-    ('**', '')
-    """
+    """Return stars for a small p-value."""
     return next((stars for limit, stars in MARKS if p < limit), "")
 
 

@@ -467,17 +467,6 @@ def test_the_bound_of_the_gap_holds_in_most_runs():
     assert 0.6 < np.mean(ratio) < 1.6
 
 
-def test_classes_one_after_the_other_and_few_rows_do_not_stop_softmax():
-    """Steps with the loss's own curvature, where a bound's were asked for, end at a loss of 20."""
-    rng = np.random.default_rng(4)
-    x = rng.normal(size=(4_000, 30))
-    y = (2.0 * x @ rng.normal(size=(30, 3)) + rng.gumbel(size=(4_000, 3))).argmax(axis=1)
-    places = np.argsort(y, kind="stable")
-    x, y = x[places], y[places].astype(float)
-    few = fitted(Softmax(3), x, y, memory=256)
-    assert lost(Softmax(3), few, x, y) < min(0.25, few.gap().upper)
-
-
 def test_few_rows_that_a_plane_separates_are_known_to_say_little():
     """A fit that trusts the kept rows' own losses has a bound of 0.000 and loses 0.1 to 1."""
     held, lots = [], []

@@ -63,18 +63,6 @@ def test_predictions_are_means_and_intervals_follow_their_size():
     assert (low < model.predict(x[:5])).all() and (model.predict(x[:5]) < high).all()
 
 
-def test_intervals_of_independent_rows_agree_with_the_information():
-    """Fails if the curvature is that of another loss."""
-    x, y = counts(40_000)
-    learner = ExactLearner(Poisson(), 4, l2=None)
-    learner.advance(x, y)
-    z = np.column_stack([x, np.ones(len(y))])
-    means = np.exp(z @ learner.weights[0])
-    errors = np.sqrt(np.diag(np.linalg.inv(z.T @ (z * means[:, None]))))
-    # Each of about 40 batches' spread has a relative standard error of 1/√80.
-    np.testing.assert_allclose(learner.inference.bse[0] / errors, 1.0, atol=4.0 / np.sqrt(80.0))
-
-
 def test_negative_targets_are_refused():
     """Fails if a negative count is learnt."""
     with pytest.raises(ValueError, match="must not be negative, not -1"):

@@ -344,11 +344,6 @@ def boundary(rows: int, alpha: float) -> float:
 
     with η proportional to the number of rows: an asymptotic confidence sequence (Waudby-Smith et
     al. 2021), narrowest at 1,000 rows.
-
-    Examples
-    --------
-    >>> round(boundary(1000, 0.05), 3), round(boundary(1_000_000, 0.05), 3)
-    (3.035, 3.874)
     """
     best = -float(special.lambertw(-alpha * alpha / math.e, -1).real) - 1.0
     time = best * max(rows, 1) / WATCHED_FROM
@@ -360,12 +355,6 @@ def neighbours(gram: Array) -> tuple[float, bool]:
 
     ``gram`` has the inner products of the batches' sums. With fewer than 8 batches the
     correlation is 0.
-
-    Examples
-    --------
-    >>> walk = np.random.default_rng(0).normal(size=(40, 3)).cumsum(axis=0)
-    >>> neighbours(walk @ walk.T)
-    (0.9..., True)
     """
     n, total = len(gram), float(np.trace(gram))
     if n < MIN_BATCHES or total <= 0.0:
@@ -377,13 +366,7 @@ def neighbours(gram: Array) -> tuple[float, bool]:
 
 
 def pair_sums(scores: Array) -> Array:
-    """Add neighbours; a last one without a neighbour is dropped.
-
-    Examples
-    --------
-    >>> pair_sums(np.arange(5.0))
-    array([1., 5.])
-    """
+    """Add neighbours; a last one without a neighbour is dropped."""
     even = len(scores) // 2 * 2
     summed: Array = scores[:even:2] + scores[1:even:2]
     return summed

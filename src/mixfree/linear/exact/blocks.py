@@ -128,13 +128,8 @@ class Fit(State):
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
         """Add rows in order, dense or sparse, of any real dtype.
 
-        Rows of weight 0 count as samples, but have no other effect.
-
-        Raises
-        ------
-        ValueError
-            If a shape is wrong, a value is not finite or above 1e75, or a target does not suit
-            the loss; go on with the predecessor.
+        Rows of weight 0 count as samples, but have no other effect. After an error, go on with the
+        predecessor.
         """
         x, y, w = check_rows(rows, targets, weights, self.columns)
         self._check_targets(y)
@@ -160,7 +155,7 @@ class Fit(State):
             self._keep(x[:first], y[:first], None if w is None else w[:first])
             waiting = self._waiting
             # What the predecessor shows is not written over.
-            self._room, self._filled = Chunk.nothing(self.columns, len(self._room)), 0
+            self._room, self._filled = Chunk.nothing(self.columns), 0
             self._take(*waiting)
             start = first
         while not self._filled and count - start >= (length := self._length()):

@@ -41,16 +41,6 @@ class Forgetting(Fit):
     is least. A short half-life has a large variance, a long one a large bias, and a mixture has
     less of both. A ridge worth one row, in units of each column's deviation over all rows so far,
     keeps weights small that recent rows do not determine.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=(4000, 1))
-    >>> slope = np.where(np.arange(4000) < 3000, 1.0, -1.0)
-    >>> fit = Forgetting(1)
-    >>> fit.add(x, slope * x[:, 0])
-    >>> fit.half_life, fit.weights().round(2) + 0.0
-    (50.0, array([[-0.99,  0.  ]]))
     """
 
     grows: ClassVar[tuple[str, ...]] = ("_changes",)

@@ -30,21 +30,7 @@ MIN_VARYING = 5  # batches in which a column must vary for the spread of its sco
 
 
 class Inference(BatchMeans):
-    """Intervals of a least-squares fit from the batches of its stream, and windows of its rows.
-
-    Examples
-    --------
-    >>> from mixfree.linear.exact.squared import SquaredFit
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=(4000, 1))
-    >>> fit = SquaredFit(1)
-    >>> fit.add(x, 2.0 * x[:, 0] + rng.normal(size=4000))
-    >>> fit.inference.conf_int().round(2)
-    array([[[ 1.97,  2.03],
-            [-0.02,  0.05]]])
-    >>> fit.inference.correlated
-    False
-    """
+    """Intervals of a least-squares fit from the batches of its stream, and windows of its rows."""
 
     def __init__(
         self,

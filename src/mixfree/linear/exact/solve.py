@@ -50,13 +50,6 @@ def solve(sums: Sums, *, l2: float | Array = 0.0, intercept: bool = True) -> Sol
 
     ``l2`` is λ, or one per column. As in scikit-learn's ``Ridge``, the intercept is not penalised,
     and w is in the units of the rows. A row of weight 2 is equivalent to two rows.
-
-    Examples
-    --------
-    >>> from mixfree.linear.exact.sums import sums_of
-    >>> sums = sums_of(np.array([[0.0], [1.0], [2.0]]), np.array([[1.0], [3.0], [5.0]]))
-    >>> solve(sums).weights
-    array([[2., 1.]])
     """
     sums = sums if intercept else sums.about_zero()
     columns, weight = len(sums.scatter), sums.weight if sums.weight > 0.0 else 1.0

@@ -27,14 +27,6 @@ class StreamSums(State):
     """The sums of a stream and of each of its 32 to 64 batches, in so many bytes of memory.
 
     Batches initially have about 1/64 of the ``expected`` rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> sums = StreamSums(1, 1, 1000)
-    >>> sums.add(np.arange(1000.0)[:, None], np.ones((1000, 1)), None)
-    >>> sums.batches.length, len(sums.batches), sums.total.rows
-    (16, 62, 1000)
     """
 
     saved = ("batches", "_before", "current")

@@ -121,12 +121,6 @@ def sums_of(
     Products are about 0 if that was accurate for the rows ``before``, and otherwise about the first
     row, but about the mean before where the first row is an outlier, as indicators are. If that
     turns out to be far from the mean, products about it follow.
-
-    Examples
-    --------
-    >>> sums = sums_of(np.array([[1e9], [1e9 + 2]]), np.array([[1.0], [3.0]]))
-    >>> sums.scatter, sums.cross
-    (array([[2.]]), array([[2.]]))
     """
     if before is not None and before.near:
         if weights is not None:  # else the sums show values that are too large

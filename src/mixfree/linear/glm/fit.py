@@ -60,18 +60,9 @@ class GlmFit(Fit):
     The robust loss is not convex: the fit is the minimum that Newton's method finds from the fit
     with Huber's loss of the same width.
 
-    Parameters
-    ----------
-    loss
-        ``Logistic()``, ``Softmax(classes)``, ``Poisson()``, ``Huber()`` or ``Robust()``.
-    columns, intercept
-        Number of features, and whether each output has an intercept b, which is not penalised.
-    l2
-        λ, for weights in the units of the rows. By default 1e-8 for weights of standardised
-        columns, too little to be noticed, and more where classes can be separated.
-    memory, seed
-        Rows to keep: their number, at least 3 per column, or bytes; and the seed of their sample.
-        The sums take another 8·columns² bytes for each of 16 to 64 batches.
+    ``l2`` is λ, for weights in the units of the rows; by default it is 1e-8 for standardised
+    columns, too little to be noticed. ``memory`` is a number of rows, at least 3 per column, or
+    bytes; the sums take another 8·columns² bytes for each of 16 to 64 batches.
 
     Examples
     --------
@@ -80,14 +71,9 @@ class GlmFit(Fit):
     >>> rows = rng.normal(size=(5000, 2))
     >>> targets = np.where(rng.random(5000) < 1 / (1 + np.exp(-2 * rows[:, 0])), 1.0, -1.0)
     >>> fit = GlmFit(Logistic(), 2, memory=500)
-    >>> for chunk in range(0, 5000, 700):
-    ...     fit.add(rows[chunk : chunk + 700], targets[chunk : chunk + 700])
-    >>> fit.samples, fit.complete
-    (5000, False)
-    >>> fit.weights().shape, float(fit.weights()[0, 0].round(1))
-    ((1, 3), 2.1)
-    >>> 0 < fit.gap().estimate < fit.gap().upper < 1e-3
-    True
+    >>> fit.add(rows, targets)
+    >>> fit.complete, float(fit.weights()[0, 0].round(1))
+    (False, 2.1)
     """
 
     saved = "samples", "size", "_blocks", "_sums", "_sample", "_reference", "_due", "_streams"
@@ -150,8 +136,9 @@ class GlmFit(Fit):
         if self.complete:
             return self.size + 1
         # Beside few kept rows, few are pending.
-        part = 1 << (self._sums.rows // PARTS).bit_length() >> 1
-        return min(part, block_lengths(self.columns)[1])
+        rows = self._sums.rows
+        part = min(1 << (rows // PARTS).bit_length() >> 1, block_lengths(self.columns)[1])
+        return part - rows % part  # chunks whose lengths are powers of two often fit the blocks
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Add a block to the sums, and offer its rows to the sample."""
@@ -254,11 +241,7 @@ class GlmFit(Fit):
         return problem.ridge * float(problem.rows.sample.weights.sum())
 
     def gap(self) -> Gap:
-        """Estimate the mean loss above that of the fit to all rows, with a 95 % upper bound.
-
-        It is 0 as long as all rows are kept. Otherwise it follows from the part of the kept rows'
-        slopes that the sums do not explain or, if classes were separated, from held-out losses.
-        """
+        """Estimate the mean loss above that of the fit to all rows, with a 95 % upper bound."""
         return NOTHING if self.complete else gap_of(*self.solution)
 
     @cached_property

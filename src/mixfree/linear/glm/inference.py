@@ -33,17 +33,7 @@ ASIDE = 1e-3  # component of a unit vector along such directions that exceeds ro
 
 
 class GlmInference(BatchMeans):
-    """Intervals of a fit from the batches of its stream.
-
-    Parameters
-    ----------
-    problem, point
-        The fit to rows and sums.
-    rows
-        Number of rows in the stream.
-    batches
-        Sums of the batches of the stream; None if all rows are kept in order.
-    """
+    """Intervals of a fit from the batches of its stream, None if all rows are kept in order."""
 
     def __init__(
         self, problem: Problem, point: Point, rows: int, batches: EqualBatches[Sums] | None

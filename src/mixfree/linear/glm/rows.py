@@ -25,13 +25,7 @@ MAX_CACHED_VALUES = 1 << 22  # standardised values that are kept between steps
 
 
 def rows_of(memory: int | str, columns: int, outputs: int) -> int:
-    """Convert ``memory``, a number of rows or bytes such as "32MB", to a number of rows.
-
-    Examples
-    --------
-    >>> rows_of(2048, 10, 1), rows_of("32MB", 96, 1)
-    (2048, 35555)
-    """
+    """Convert ``memory``, a number of rows or bytes such as "32MB", to a number of rows."""
     least = max(MIN_ROWS, MIN_ROWS_PER_COLUMN * (columns + 1))
     each = 8 * (columns + outputs + 3) * (1 + 1 / SPARE)
     if not isinstance(memory, str):

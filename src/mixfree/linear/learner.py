@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array, norm
-from mixfree.base.checks import check_not_negative, check_one_of, check_values
+from mixfree.base.checks import check_not_negative, check_values
 from mixfree.base.state import loading
 from mixfree.core.method import Method
 from mixfree.core.methods import start_method
@@ -65,8 +65,6 @@ class Learner:
         options: Mapping[str, Any] | None = None,
         seed: int = 0,
     ) -> None:
-        if scale is not None:
-            check_one_of(scale, "scale", ("auto", "running"))
         self.loss, self.columns, self.l2 = loss, columns, check_not_negative(l2, "l2")
         self._intercept = int(fit_intercept)
         start = np.zeros(loss.outputs * (columns + self._intercept), dtype)

@@ -227,18 +227,13 @@ def check_rows(
         return x, y, None
     w = np.asarray(weights)
     if w.shape != (x.shape[0],) or w.dtype.kind not in "biuf":
-        raise ValueError(
-            f"weights must be {x.shape[0]} real numbers, not {w.dtype} of shape {w.shape}"
-        )
+        raise ValueError(f"weights must be {x.shape[0]} real numbers, not {w.dtype} {w.shape}")
     w = w.astype(np.float64, copy=False)
     used = w != 0.0
-    wrong = used & ~((w >= MIN_VALUE) & (w <= MAX_VALUE))
-    if wrong.any():
-        place = int(np.argmax(wrong))
-        raise ValueError(
-            f"weights must be 0 or lie in [{MIN_VALUE:g}, {MAX_VALUE:g}], but weights[{place}] "
-            f"is {w[place]}"
-        )
+    wrong = np.flatnonzero(used & ~((w >= MIN_VALUE) & (w <= MAX_VALUE)))
+    if wrong.size:
+        found = f"weights[{wrong[0]}] is {w[wrong[0]]}"
+        raise ValueError(f"weights must be 0 or from {MIN_VALUE:g} to {MAX_VALUE:g}, but {found}")
     return (x, y, w) if used.all() else (x[used], y[used], w[used])
 
 

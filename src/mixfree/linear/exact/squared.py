@@ -75,7 +75,7 @@ class SquaredFit(Fit):
 
     def _complete(self, short: bool = False) -> tuple[StreamSums, Windows]:
         """Return sums and windows with the pending rows; with short batches for these alone."""
-        sums, windows = self._sums.copy(), shallow(self._windows)
+        sums, windows = shallow(self._sums), shallow(self._windows)
         if self._filled:
             if short:
                 sums = StreamSums(self.columns, 1, self._filled, memory=self._memory)
@@ -124,7 +124,7 @@ class SquaredFit(Fit):
         return (float(found[0]), float(found[1])) if known else None
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
-        self._sums, self._windows = self._sums.copy(), shallow(self._windows)
+        self._sums, self._windows = shallow(self._sums), shallow(self._windows)
         self._windows.take(self._sums.rows, rows, targets, weights)
         self._sums.add(rows, targets, weights)
 

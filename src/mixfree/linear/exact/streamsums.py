@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.equal_batches import EqualBatches
-from mixfree.base.state import State, shallow
+from mixfree.base.state import State
 from mixfree.linear.exact.coded import Coded
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums, sums_of
@@ -103,7 +103,3 @@ class StreamSums(State):
         mapped = (batch.mapped(change) for batch in self.batches.items)
         twin.batches = replace(twin.batches, length=self.batches.length).added(*mapped)
         return twin
-
-    def copy(self) -> Self:
-        """Return an independent copy; it shares arrays, which are never changed in place."""
-        return shallow(self)

@@ -172,23 +172,6 @@ def not_negative(scatter: Array) -> Array:
     return scatter
 
 
-class Products:
-    r"""The sum :math:`\sum_i x_i x_i^\top` of rows that are given in pieces.
-
-    NumPy finds the product of a matrix with itself in half the time of another, and symmetric to
-    the last bit. For 20 columns, SciPy's BLAS takes half as long again.
-    """
-
-    def __init__(self, columns: int) -> None:
-        self.total: Array = np.zeros((columns, columns))
-        self.piece = max(1 << (PIECE_VALUES // max(columns, 1)).bit_length() >> 1, MIN_PIECE_ROWS)
-
-    def add(self, rows: Array) -> None:
-        """Add contiguous rows, preferably ``piece`` of them at a time."""
-        if rows.size:
-            self.total += rows.T @ rows
-
-
 def _products(x: Array, y: Array, root: Array | None) -> tuple[Array, Array, Array]:
     """Return products of columns, those of columns with targets and 1, and of each target.
 
@@ -204,13 +187,13 @@ def _products(x: Array, y: Array, root: Array | None) -> tuple[Array, Array, Arr
     others = others if root is None else others * root
     ones = np.ones(n) if root is None else root[..., 0]
     if x.ndim == 2:
-        products, cross = Products(columns), np.zeros((columns, others.shape[1]))
-        for start in range(0, n, products.piece):
-            piece = slice(start, start + products.piece)
+        scatter, cross = np.zeros((columns, columns)), np.zeros((columns, others.shape[1]))
+        length = max(1 << (PIECE_VALUES // max(columns, 1)).bit_length() >> 1, MIN_PIECE_ROWS)
+        for piece in (slice(start, start + length) for start in range(0, n, length)):
             rows = x[piece] if root is None else x[piece] * root[piece]
-            products.add(rows)
+            # NumPy multiplies a matrix with itself in half the time, symmetric to the last bit.
+            scatter += rows.T @ rows
             cross += rows.T @ others[piece]
-        scatter = products.total
     else:
         rows = x if root is None else x * root
         if others.shape[-1] <= MAX_STACKED_TARGETS:  # copied side by side, for one product

@@ -14,7 +14,7 @@ from scipy import linalg
 
 from mixfree.base import draws
 from mixfree.base.arithmetic import Array
-from mixfree.linear.exact.sums import Products, Sums
+from mixfree.linear.exact.sums import Sums
 from mixfree.linear.glm.newton import Correction, Objective, Point, zero_sums
 from mixfree.linear.glm.rows import Kept, Rows
 from mixfree.linear.losses import Family
@@ -50,13 +50,14 @@ class ControlVariates:
         self._shifts = np.repeat([rows.shift, rows.shift, 0.0], outputs)
         sums, moments = self.totals(total)
         self._metric = moments / rows.weight
-        inside = np.zeros_like(sums), Products(width)
+        first, second = np.zeros_like(sums), np.zeros((width, width))
         for x, part in rows.slabs:
             u = self._functions(rows.sample.take(part)).reshape(len(x), -1)
-            inside[0][:] += (u * rows.shares[part, None]).T @ x
-            inside[1].add(x * np.sqrt(rows.shares[part, None]))
-        self._linear = (sums / rows.weight - inside[0]).reshape(-1, outputs, width)
-        self._quadratic = self._metric - inside[1].total
+            first += (u * rows.shares[part, None]).T @ x
+            half = x * np.sqrt(rows.shares[part, None])
+            second += half.T @ half
+        self._linear = (sums / rows.weight - first).reshape(-1, outputs, width)
+        self._quadratic = self._metric - second
 
     def totals(self, sums: Sums) -> tuple[Array, Array]:
         """Return standardised sums of any rows x, with a 1 for the intercept.

@@ -118,13 +118,13 @@ class GlmFit(Fit):
     def successor(self) -> Self:
         """Return a copy that shares all rows and sums; only one of the two may be continued."""
         twin = super().successor()
-        twin._sums, twin._sample = self._sums.copy(), self._sample.successor()
+        twin._sums, twin._sample = shallow(self._sums), self._sample.successor()
         return twin
 
     def copy(self) -> Self:
         """Return an independent copy."""
         twin = shallow(self)
-        twin._blocks, twin._sums = self._blocks.copy(), self._sums.copy()
+        twin._blocks, twin._sums = self._blocks.copy(), shallow(self._sums)
         twin._sample = self._sample.copy()
         return twin
 

@@ -32,15 +32,11 @@ def gap_of(problem: Problem, point: Point) -> Gap:
     It follows from the spread of the part of the kept rows' slopes that the sums do not explain.
     The excess loss is half a sum of squares of normal variables, of about a gamma law; where its
     mean and variance are estimates from few rows, the bound is larger, as Fisher's F is beside χ².
+    Where classes can be separated, the gap follows from losses of rows that are left out of further
+    fits, above the least loss of the same rows: half of this excess is that of the fit itself.
 
-    Where classes can be separated, the losses of the kept rows are uninformative. The gap then
-    follows from losses of rows that are left out of further fits, above the least loss of the same
-    rows: half of this excess is that of the fit itself.
-
-    The bound is over the choice of the kept rows alone, of a given stream: it says nothing of how
-    far the fit to all rows is from the truth, which intervals say. It takes the gradient's error
-    as normal and the loss as quadratic around the fit. Where a few kept rows carry most of the
-    error, as rows of a rare regime do, both fail towards too small a bound.
+    The bound is over the choice of the kept rows alone, of a given stream. Where a few kept rows
+    carry most of the error, as rows of a rare regime do, it is too small.
     """
     if problem.ridge:
         lost, weights = _held_out(problem, point), problem.rows.sample.weights

@@ -120,16 +120,12 @@ class Learner:
         before = self.optimizer.export_run(own=not lazy)
         # Sparse rows do not change the running scale either, which is as large as the weights.
         scale, sparse = self._scale if sparse_rows else copy.deepcopy(self._scale), self._sparse
-        if sparse is not None and lazy:
-            sparse.mark(rows)
         try:
             self._advance(rows, targets, weights)
         except BaseException:
             self.optimizer.import_run(before)
             self.optimizer = optimizer
             self._scale, self._sparse = scale, sparse
-            if sparse is not None:
-                sparse.go_back()
             raise
 
     def predict(self, rows: Any) -> Array:

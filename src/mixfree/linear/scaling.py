@@ -22,11 +22,9 @@ class RunningScale(State):
     """Standardises rows by the mean and the deviation of the stream so far.
 
     Units change when the number of rows reaches a power of two, and for a row that would exceed
-    ``LIMIT`` scales. The statistics that scale a row include the row itself. Values are at most
-    1e75 in size; a column that varies by less than 1e-75, or 1e-38 in single precision, counts as
-    constant.
-
-    ``centred`` rows, from which the mean is subtracted, need an intercept.
+    ``LIMIT`` scales. The statistics that scale a row include the row itself. A column that varies
+    by less than 1e-75, or 1e-38 in single precision, counts as constant. ``centred`` rows, from
+    which the mean is subtracted, need an intercept.
     """
 
     saved = ("mean", "spread", "shift", "scale", "farthest", "count")

@@ -143,16 +143,6 @@ class SparseLinear:
             raise ValueError(f"{opt.name} has no sparse form for this loss: give it dense rows")
         self.optimizer, self._plan, self._loss = opt, plan_of(opt), loss
         self._state = SparseState.of(opt.export_run(own=False))
-        self._mark: Any = None
-
-    def mark(self, rows: Any) -> None:
-        """Mark the state before the next rows, for :meth:`go_back`."""
-        self._mark = self._state.mark(self._places(rows), rows.shape[0])
-
-    def go_back(self) -> None:
-        """Return to the mark, if there is one."""
-        if self._mark is not None:
-            self._state, self._mark = self._state.go_back(self._mark), None
 
     def _places(self, rows: Any) -> Array:
         """Return the coordinates in which the rows have entries."""
@@ -185,7 +175,15 @@ class SparseLinear:
         return output.point(state, point)
 
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
-        """Learn from rows in order, as :func:`mixfree.linear.advance_linear` does."""
+        """Learn from rows in order: from all of them or, with an error, none."""
+        before = self._state.mark(self._places(rows), rows.shape[0])
+        try:
+            self._advance(rows, targets, weights)
+        except BaseException:
+            self._state = self._state.go_back(before)
+            raise
+
+    def _advance(self, rows: Any, targets: Array, weights: Array | None) -> None:
         loss, width = self._loss, rows.shape[1]
         if not rows.has_canonical_format:
             rows = rows.copy()
@@ -202,7 +200,6 @@ class SparseLinear:
             start += taken
             if taken < aims.size:
                 raise self.settle().refusal()
-        self._mark = None
 
     def settle(self) -> Optimizer:
         """Write the run back to the optimiser, and return the optimiser."""

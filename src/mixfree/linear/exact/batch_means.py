@@ -1,10 +1,9 @@
 """Standard errors and effective sample size of a fit by batch means, for any loss.
 
-The scores of a batch are the gradients of its rows' losses at the final weights. The spread of the
-batches' sums of scores gives standard errors that are valid for rows correlated over any time
-shorter than a batch. The ratio of their variance to that of single rows' scores is the variance
-inflation. The correlation of neighbouring batches corrects both, and shows whether batches are
-long enough.
+The spread of the batches' sums of scores, the gradients of rows' losses at the final weights, gives
+standard errors that are valid for rows correlated over any time shorter than a batch. The ratio of
+their variance to that of single rows' scores is the variance inflation. The correlation of
+neighbouring batches corrects both, and shows whether batches are long enough.
 """
 
 import math

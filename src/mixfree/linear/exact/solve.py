@@ -1,11 +1,9 @@
 r"""Least squares from sums, with a ridge, for columns of any scale or dependence.
 
-The system is solved for standardised columns, so that its matrix is that of their correlations.
-Eigenvalues below ``TOLERANCE`` times the largest cannot be distinguished from rounding errors and
-count as 0; the solution is then that of least norm for standardised columns. An eigenvalue is the
-square of a singular value of the rows. Columns that agree to about 1e-6 of their deviation
-therefore count as equal, whereas ``numpy.linalg.lstsq``, which needs all rows at once,
-distinguishes them up to 1e-15.
+The matrix is that of the columns' correlations. Eigenvalues below ``TOLERANCE`` times the largest
+cannot be distinguished from rounding errors and count as 0; the solution is then that of least norm
+for standardised columns. Columns that agree to about 1e-6 of their deviation count as equal;
+``numpy.linalg.lstsq``, which needs all rows at once, distinguishes them up to 1e-15.
 """
 
 from dataclasses import dataclass

@@ -6,12 +6,9 @@ fit is exactly that to all rows. Beyond that, every row is added to the sums
 .. math:: \sum_i x_i x_i^\top, \qquad \sum_i u_j(z_i, y_i)\, x_i ,
 
 where :math:`z_i` is the prediction by the reference weights when the row arrived, and :math:`u_j`
-are the target, the probability (or slope) at :math:`z_i`, and :math:`z_i` itself. They make one
-quadratic per row, with a common curvature whose size is chosen at the end, when the fit is known.
-Curvatures are therefore never out of date, which matters where the reference weights were far off:
-rows sorted by class or by margin. The fit minimises the loss of the kept rows, corrected by the
-sums over all rows (:mod:`mixfree.linear.glm.newton`). For the squared loss the correction would
-be perfect.
+are the target, the slope at :math:`z_i`, and :math:`z_i` itself. The fit minimises the loss of the
+kept rows, corrected by the sums over all rows (:mod:`mixfree.linear.glm.newton`) with a curvature
+that is chosen at the end, so that reference weights may be far off, as for rows sorted by class.
 """
 
 import hashlib

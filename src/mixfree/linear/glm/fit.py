@@ -133,9 +133,9 @@ class GlmFit(Fit):
         if self.complete:
             return self.size + 1
         # Beside few kept rows, few are pending.
-        rows = self._sums.rows
-        part = min(1 << (rows // PARTS).bit_length() >> 1, block_lengths(self.columns)[1])
-        return part - rows % part  # chunks whose lengths are powers of two often fit the blocks
+        rows, most = self._sums.rows, block_lengths(self.columns)[1]
+        part = 1 << (rows // PARTS).bit_length() >> 1
+        return part if part < most else most - rows % most  # which chunks of files often fit
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Add a block to the sums, and offer its rows to the sample."""

@@ -92,6 +92,7 @@ class Summary:
             f"{name}: F({test.weights}, {test.freedom}) = {test.statistic:.4g}, "
             f"p {'' if test.p_value < 0.0001 else '= '}{_p(test.p_value)}"
             for name, test in self.tests.items()
+            if not math.isnan(test.p_value)  # more weights than batches
         ]
         legend = [LEGEND] if self.marked and self._with_errors else []
         return [*found, *legend, *([self.remark] if self.remark else [])]

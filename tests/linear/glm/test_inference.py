@@ -210,6 +210,8 @@ def test_independent_rows_have_the_errors_of_the_sandwich():
     assert "sandwich" in found.assumed
     # That no correlation was found does not rule it out: Student's t is that of the 62 batches.
     assert found.quantile(0.05) == pytest.approx(stats.t.ppf(0.975, 61), rel=1e-12)
+    # The covariance has as many terms as rows: with 61, tests of many weights would find nothing.
+    assert found.wald(range(10)).freedom == 3990
 
 
 def test_a_single_correlated_column_is_noticed_among_many():

@@ -182,6 +182,11 @@ class BatchMeans(ABC):
     def _freedom(self) -> int:
         return max(len(self._scores) - 1, 1)
 
+    @property
+    def _terms(self) -> int:
+        """Number of terms that the covariance of the weights sums."""
+        return len(self._scores)
+
     def quantile(self, alpha: float, anytime: bool = False) -> float:
         """Return the two-sided quantile of Student's t for level 1 − alpha.
 
@@ -222,12 +227,12 @@ class BatchMeans(ABC):
         values, vectors = linalg.eigh(moved.T @ moved + np.diag(lost), check_finite=False)
         free = values > RANK * values.max(initial=0.0)
         count = int(free.sum())
-        freedom = self._freedom + 1 - count
+        freedom = self._terms - count
         if not (self.enough and count > 0 and freedom > 0):
             return Wald(math.nan, count, max(freedom, 0), math.nan)
         aside = vectors[:, free].T @ (self._weights[:, places][known] / errors[known])
         square = float(np.sum(aside**2 / values[free]))
-        statistic = square * freedom / self._freedom / count
+        statistic = square * freedom / (self._terms - 1) / count
         return Wald(statistic, count, freedom, float(special.fdtrc(count, freedom, statistic)))
 
     @cached_property

@@ -122,6 +122,10 @@ class GlmInference(BatchMeans):
         return found
 
     @property
+    def _terms(self) -> int:
+        return super()._terms if self._by_row is None else self._rows
+
+    @property
     def assumed(self) -> str:
         """What the intervals assume, in words."""
         if self._by_row is None:

@@ -49,7 +49,8 @@ def main(arguments, results=Path("results")):
             run_experiment(module, f"python {command}", settings, folder, given.jobs)
         else:
             module.main()
-            write_report(results / f"bench-{name}", f"python {command}", shown)
+            seeds = getattr(module, "SEEDS", ())
+            write_report(results / f"bench-{name}", f"python {command}", shown, seeds)
             shown.clear()
 
 

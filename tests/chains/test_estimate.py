@@ -19,7 +19,7 @@ PATH = two_state(0.4).simulate(4000, seed=1)
 def test_intervals_hold_the_truth(name):
     chain = CHAINS[name]
     truth = chain.mixing_time()
-    for method, (low, high) in intervals(chain, 20_000, paths=20).items():
+    for method, (low, high) in intervals(chain, 20_000, range(20)).items():
         inside = np.count_nonzero((low <= truth) & (truth <= high))
         # At least 95 % each: fewer than 16 of 20 has a chance of 0.3 %.
         assert inside >= 16, (name, method, inside)

@@ -7,33 +7,23 @@ import mixfree as mf
 from mixfree.outputs import RandomIterate
 from mixfree.reproduce import nonconvex
 from mixfree.reproduce.engine.report import Settings
-from mixfree.reproduce.nonconvex import (
-    PROBLEMS,
-)
+from mixfree.reproduce.nonconvex import PROBLEMS
 from mixfree.reproduce.paper.problem import mixing_time
 from tests.reproduce.directions import directions
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_gradient_against_finite_differences(name):
-    problem = PROBLEMS[name]
-    data = problem.rows(problem.draw(0))
-    rng = np.random.default_rng(1)
-    step = 1e-5
-    for _ in range(5):
-        w = rng.standard_normal(problem.size)
-        for rows in (data, data[:1]):
-            found = problem.gradient(w, rows)
-            for k, axis in enumerate(step * np.eye(problem.size)):
-                ahead, behind = problem.value(w + axis, rows), problem.value(w - axis, rows)
-                assert found[k] == pytest.approx((ahead - behind) / (2 * step), abs=1e-8)
-
-
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_compiled_steps_are_those_of_the_gradient(name):
-    problem = PROBLEMS[name]
+def test_gradients_are_differences_and_compiled_steps_are_theirs(name):
+    problem, step = PROBLEMS[name], 1e-5
     regression = problem.draw(1)
     data, order = problem.rows(regression), regression.order(1, 0.1, 600)
+    rng = np.random.default_rng(1)
+    for rows in (data, data[:1]) * 5:
+        w = rng.standard_normal(problem.size)
+        found = problem.gradient(w, rows)
+        for k, axis in enumerate(step * np.eye(problem.size)):
+            ahead, behind = problem.value(w + axis, rows), problem.value(w - axis, rows)
+            assert found[k] == pytest.approx((ahead - behind) / (2 * step), abs=1e-8)
     slow, quick = (mf.MAG(problem.start(1), alpha=1.0, seed=1, output="random") for _ in range(2))
     for row in order:
         slow.tell(problem.gradient(slow.x, data[row : row + 1]))
@@ -69,12 +59,6 @@ def test_means_are_those_over_the_iterates():
 ROBUST = [name for name in PROBLEMS if name.startswith("robust")]
 
 
-def smoothness_of(data):
-    """L of Assumption 2.4: ρ″ = (1 − ¾r²)(1 + ¼r²)⁻³ of the robust loss is at most 1."""
-    x = data[:, :-1]
-    return float(np.linalg.eigvalsh(x.T @ x / len(x))[-1])
-
-
 def ratios(problem, seed, p, start, samples=1000):
     """The largest ratio of the left to the right side of each inequality, over all steps of a run.
 
@@ -84,7 +68,8 @@ def ratios(problem, seed, p, start, samples=1000):
     """
     regression = problem.draw(seed)
     data = problem.rows(regression)
-    smoothness = smoothness_of(data)
+    # L of Assumption 2.4: ρ″ = (1 − ¾r²)(1 + ¼r²)⁻³ of the robust loss is at most 1.
+    smoothness = float(np.linalg.eigvalsh(data[:, :-1].T @ data[:, :-1] / len(data))[-1])
     opt = start(problem, seed)
     order = regression.order(seed, p, samples)
     run = directions(opt, lambda w, row: problem.gradient(w, data[row : row + 1]), order)

@@ -12,22 +12,16 @@ from mixfree.steps import AdaGradNorm
 from tests.reproduce.directions import directions
 
 
-def test_reversed_streak_mixes_in_its_length():
-    for n in (4, 16, 64):
+def test_the_processes_are_those_of_their_papers():
+    for n in (4, 64):
         process = reversed_streak(n)
         assert process.chain.mixing_time() == n - 1
         np.testing.assert_allclose(process.stationary[:3], [0.5, 0.25, 0.125])
-
-
-def test_sticky_has_one_answer_for_every_p():
-    for p in (0.5, 1e-3):
+    for p in (0.5, 1e-3):  # with one answer, which the features can represent
         process = sticky(p)
         np.testing.assert_allclose(process.theta_star, [0.8, -0.6], rtol=1e-9)
         assert process.value_error(process.theta_star) == pytest.approx(0.0, abs=1e-18)
-
-
-def test_boyan_undiscounted_values_are_minus_twice_the_state():
-    process = boyan()
+    process = boyan()  # undiscounted values are minus twice the state
     V = np.linalg.solve(np.eye(12) - process.P, process.r)
     np.testing.assert_allclose(V, -2.0 * np.arange(12, 0, -1))
     np.testing.assert_allclose(process.features @ [-24.0, -16.0, -8.0, 0.0], V)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
@@ -107,9 +108,6 @@ def test_a_script_writes_its_tables_with_their_record(tmp_path):
 
 def test_the_commit_is_that_of_a_checkout_and_of_nothing_else(monkeypatch):
     """Without Git, or installed inside another repository, there is none."""
-
-    def fail(command, **options):
-        raise subprocess.CalledProcessError(128, command)
-
+    fail = mock.Mock(side_effect=subprocess.CalledProcessError(128, "git"))
     monkeypatch.setattr(run.subprocess, "run", fail)
     assert run._commit() is None

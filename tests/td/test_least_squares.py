@@ -79,14 +79,13 @@ def test_states_of_others_are_refused():
     mine = TDLearner(np.eye(2), GAMMA, lam=0.5)
     mine.update(0, 1.0, 1, False)
     theta = mine.theta
-    for other, message in (
-        (TDLearner(np.eye(2), GAMMA, method="ladder"), "must have method='lstd', not 'ladder'"),
-        (TDLearner(np.eye(2), GAMMA, lam=0.4), "state must have settings="),
+    for state, message in (
+        (TDLearner(np.eye(2), GAMMA, method="ladder").state_dict(), "must have method='lstd', not"),
+        (TDLearner(np.eye(2), GAMMA, lam=0.4).state_dict(), "state must have settings="),
+        ([mine.state_dict()], "state must be a mapping, not list"),
     ):
         with pytest.raises(ValueError, match=message):
-            mine.load_state_dict(other.state_dict())
-    with pytest.raises(ValueError, match="state must be a mapping, not list"):
-        mine.load_state_dict([mine.state_dict()])
+            mine.load_state_dict(state)
     np.testing.assert_array_equal(mine.theta, theta)
 
 

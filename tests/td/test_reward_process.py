@@ -111,18 +111,20 @@ def test_simulated_frequencies_match():
         assert abs(hit.mean() - probability) <= 5.0 * error + 1e-9
 
 
+GOOD = np.zeros((3, 2, 3))
+GOOD[0, 0, 1] = GOOD[0, 1, 2] = GOOD[1, :, 0] = GOOD[2, :, 2] = 1.0
+REWARDS = np.array([[1.0, 5.0], [0.0, 0.0], [0.0, 0.0]])
+
+
+def of_mdp(**change):
+    given = {"P": GOOD, "R": REWARDS, "policy": "uniform", "terminal": [2], "start": [1, 0, 0]}
+    return RewardProcess.from_mdp(**{**given, **change}, gamma=0.5, features=np.eye(3))
+
+
 def test_mdp_and_terminal_states():
-    P = np.zeros((3, 2, 3))
-    P[0, 0, 1] = P[0, 1, 2] = P[1, :, 0] = P[2, :, 2] = 1.0
-    R = np.array([[1.0, 5.0], [0.0, 0.0], [0.0, 0.0]])
-    process = RewardProcess.from_mdp(
-        P, R, [[0.5, 0.5]] * 3, 0.5, np.eye(3), terminal=[2], start=[1.0, 0.0, 0.0]
-    )
     # V(0) = ½(1 + ½V(1)) + ½·5 and V(1) = ½V(0).
-    np.testing.assert_allclose(process.values, [24.0 / 7.0, 12.0 / 7.0, 0.0])
-    R[2, 1] = 1.0
-    with pytest.raises(ValueError, match="terminal state 2 has an outgoing reward"):
-        RewardProcess.from_mdp(P, R, "uniform", 0.5, np.eye(3), terminal=[2], start=[1, 0, 0])
+    for policy in ("uniform", [[0.5, 0.5]] * 3):
+        np.testing.assert_allclose(of_mdp(policy=policy).values, [24.0 / 7.0, 12.0 / 7.0, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -130,17 +132,15 @@ def test_mdp_and_terminal_states():
     [
         ({"P": np.eye(3)}, r"P must have shape \(states, actions, states\), not \(3, 3\)"),
         ({"R": np.zeros(3)}, r"R must have shape \(3, 2\) or \(3, 2, 3\), not \(3,\)"),
+        ({"R": np.ones((3, 2))}, "terminal state 2 has an outgoing reward"),
         ({"terminal": [3]}, r"terminal must hold states from 0 to 2, not \[3\]"),
         ({"terminal": [False, False, True]}, "terminal must hold states from 0 to 2"),
     ],
 )
 def test_wrong_arguments_of_an_mdp_are_named(change, message):
-    """Catches a mask or a fraction that is read as numbers of other states."""
-    P = np.zeros((3, 2, 3))
-    P[:, :, 2] = 1.0
-    good = {"P": P, "R": np.zeros((3, 2)), "policy": "uniform", "gamma": 0.9, "features": np.eye(3)}
+    """Catches a mask that is read as numbers of other states."""
     with pytest.raises(ValueError, match=message):
-        RewardProcess.from_mdp(**{**good, "start": [1, 0, 0], **change})
+        of_mdp(**change)
 
 
 class Table:

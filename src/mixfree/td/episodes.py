@@ -28,8 +28,6 @@ def policy_matrix(policy: Any, states: int, actions: int) -> Array:
     if isinstance(policy, str):
         _check_word(policy)
         return np.full((states, actions), 1.0 / actions)
-    if callable(policy):
-        raise ValueError("policy must be a table of action probabilities here, not a function")
     table = np.asarray(policy)
     if table.shape == (states,) and table.dtype.kind in "iu":
         if not ((table >= 0) & (table < actions)).all():
@@ -40,8 +38,8 @@ def policy_matrix(policy: Any, states: int, actions: int) -> Array:
         return probabilities
     if table.shape != (states, actions):
         raise ValueError(
-            f"policy must be 'uniform', an action for each of the {states} states, or a row of "
-            f"{actions} probabilities for each, not of shape {table.shape}"
+            f"policy must be 'uniform' or a table here: an action for each of the {states} states, "
+            f"or a row of {actions} probabilities for each, not {shown(policy)}"
         )
     if not ((table >= 0.0).all() and np.allclose(table.sum(axis=1), 1.0, rtol=0, atol=1e-9)):
         raise ValueError(

@@ -211,10 +211,9 @@ def _features_for(env: Any, features: Any) -> Any:
                 "mixfree.td.TileCoding"
             )
         return tabular(int(count))
-    rows = None if callable(features) else np.shape(features)[0]
-    if rows is not None and rows != count:
+    if not callable(features) and np.shape(features)[0] != count:
         raise ValueError(
-            f"features must have one row per state, but there are {rows} rows, and "
+            f"features must have one row per state, but there are {np.shape(features)[0]}, and "
             f"observations are of {space}"
         )
     return features

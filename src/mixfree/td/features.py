@@ -88,10 +88,8 @@ def _checked_matrix(features: Any) -> Any:
     matrix = canonical(given) if sparse.issparse(given) else np.array(given, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.isfinite(matrix.sum(axis=1))
-    if not finite.all():
-        raise ValueError(
-            f"features must be finite, but those of state {int(np.argmin(finite))} are not"
-        )
+    for wrong in np.flatnonzero(~finite):
+        raise ValueError(f"features must be finite, but those of state {wrong} are not")
     return matrix
 
 
@@ -253,8 +251,7 @@ class Bounds(ABC):
             raise ValueError(
                 f"each observation must be {self.dimension} numbers, not {shown(observations)}"
             )
-        if not np.isfinite(points).all():
-            wrong = points[~np.isfinite(points).all(axis=1)][0]
+        for wrong in points[~np.isfinite(points).all(axis=1)]:
             raise ValueError(f"an observation must be finite, not {wrong}")
         low, high = np.asarray(self.low), np.asarray(self.high)
         scaled: Array = (points - low) / (high - low)

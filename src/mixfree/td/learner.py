@@ -117,11 +117,7 @@ class TDLearner:
             self._piece = dense
 
     def _started(
-        self,
-        method: str | None,
-        of_lstd: dict[str, Any],
-        iterative: dict[str, Any],
-        seed: int,
+        self, method: str | None, of_lstd: dict[str, Any], iterative: dict[str, Any], seed: int
     ) -> LSTD | Optimizer:
         """Start the engine for the given options of least squares or of iterative methods."""
         size = self.features.size
@@ -200,18 +196,16 @@ class TDLearner:
         return self._updates.take(row, r, None if terminated else self._row(s_next))
 
     def update_many(
-        self,
-        states: Any,
-        rewards: npt.ArrayLike,
-        next_states: Any,
-        terminated: npt.ArrayLike,
+        self, states: Any, rewards: npt.ArrayLike, next_states: Any, terminated: npt.ArrayLike
     ) -> None:
         """Learn from transitions given as parallel arrays: :meth:`update` in compiled code.
 
         If one transition is refused, none is used.
         """
         given, ended = self._checked(states, rewards, next_states, terminated)
-        states, next_states = _sliceable(states), _sliceable(next_states)
+        states, next_states = (
+            part if hasattr(part, "shape") else list(part) for part in (states, next_states)
+        )
         restore = self._updates.snapshot() if len(ended) > self._piece else lambda: None
         try:
             for start in range(0, max(len(ended), 1), self._piece):
@@ -227,11 +221,7 @@ class TDLearner:
         self._updates.advance(rows, here, there, rewards)
 
     def look_up(
-        self,
-        states: Any,
-        rewards: npt.ArrayLike,
-        next_states: Any,
-        terminated: npt.ArrayLike,
+        self, states: Any, rewards: npt.ArrayLike, next_states: Any, terminated: npt.ArrayLike
     ) -> tuple[Any, Array, Array, Array]:
         """Return feature rows, the row numbers of s and s' (−1 if terminal), and rewards."""
         given, ended = self._checked(states, rewards, next_states, terminated)
@@ -255,12 +245,9 @@ class TDLearner:
                 "states, rewards, next_states and terminated must have the same length, not "
                 f"{', '.join(map(str, lengths))}"
             )
-        if not np.isfinite(given).all():
-            wrong = int(np.flatnonzero(~np.isfinite(given))[0])
-            raise ValueError(
-                f"reward of transition {self.samples + wrong + 1} must be finite, "
-                f"not {given[wrong]}"
-            )
+        if (wrong := np.flatnonzero(~np.isfinite(given))).size:
+            number = self.samples + int(wrong[0]) + 1
+            raise ValueError(f"reward of transition {number} must be finite, not {given[wrong[0]]}")
         return given, ended
 
     def _found(
@@ -286,10 +273,6 @@ class TDLearner:
 
     def __repr__(self) -> str:
         return f"TDLearner({self.engine!r}, gamma={self.gamma})"
-
-
-def _sliceable(states: Any) -> Any:
-    return states if hasattr(states, "shape") else list(states)
 
 
 def _given(**options: Any) -> dict[str, Any]:

@@ -337,9 +337,10 @@ class LSTD:
         whole = self._folded()
         return correlation_remark(whole._residuals(whole._solved().theta), whole._batches.length)
 
-    def _settings(self) -> dict[str, Any]:
-        names = ("size", "gamma", "lam", "l2", "half_life")
-        return {name: getattr(self, name) for name in names}
+    def _about(self) -> dict[str, Any]:
+        settings = ("size", "gamma", "lam", "l2", "half_life")
+        found = {name: getattr(self, name) for name in settings}
+        return {"method": self.name, "format": FORMAT, "settings": found}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""
@@ -357,15 +358,13 @@ class LSTD:
             "closed": [self._plain(sums) for sums in self._batches.items],
         }
         ahead = None if self._ahead is None else self._ahead.copy()
-        about = {"format": FORMAT, "method": self.name, "settings": self._settings()}
-        return {**about, "sums": sums, "ahead": ahead}
+        return {**self._about(), "sums": sums, "ahead": ahead}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state that :meth:`state_dict` returned; an error changes nothing."""
         if not isinstance(state, Mapping):
             raise ValueError(f"state must be a mapping, not {type(state).__name__}")
-        wanted = {"method": self.name, "format": FORMAT, "settings": self._settings()}
-        for name, mine in wanted.items():
+        for name, mine in self._about().items():
             if state.get(name) != mine:
                 raise ValueError(f"state must have {name}={mine!r}, not {shown(state.get(name))}")
         with loading("learner"):

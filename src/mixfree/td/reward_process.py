@@ -66,7 +66,9 @@ class RewardProcess:
         self.features = feature_matrix(features, n)
         ending = 1.0 - self.P.sum(axis=1)
         self.ending = np.where(np.abs(ending) <= _ROUNDING, 0.0, ending)
-        self.start = None if start is None else _distribution(start, n)
+        self.start = None if start is None else np.array(start, dtype=np.float64)
+        if self.start is not None and not _is_law(self.start, n):
+            raise ValueError(f"start must be {n} probabilities that sum to 1, not {shown(start)}")
         if self.start is None and self.ending.any():
             state = int(np.argmax(self.ending))
             raise ValueError(
@@ -341,11 +343,8 @@ def _continuing(P: npt.ArrayLike) -> Array:
     return matrix
 
 
-def _distribution(start: npt.ArrayLike, n: int) -> Array:
-    law = np.array(start, dtype=np.float64)
-    if law.shape != (n,) or not ((law >= 0.0).all() and abs(law.sum() - 1.0) <= _ROUNDING):
-        raise ValueError(f"start must be {n} probabilities that sum to 1, not {shown(start)}")
-    return law
+def _is_law(start: Array, n: int) -> bool:
+    return start.shape == (n,) and bool((start >= 0.0).all()) and abs(start.sum() - 1) <= _ROUNDING
 
 
 def _rewards(r: npt.ArrayLike, n: int, episodes_end: bool) -> Array:
@@ -356,9 +355,8 @@ def _rewards(r: npt.ArrayLike, n: int, episodes_end: bool) -> Array:
             f"r must have shape {' or '.join(map(str, allowed))}, not {rewards.shape}"
             + (": a matrix needs episodes that never end" if episodes_end else "")
         )
-    if not np.isfinite(rewards).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(rewards))[0])
-        raise ValueError(f"r must be finite, but r{list(where)} is {rewards[where]}")
+    for where in np.argwhere(~np.isfinite(rewards)).tolist():
+        raise ValueError(f"r must be finite, but r{where} is {rewards[tuple(where)]}")
     return rewards
 
 

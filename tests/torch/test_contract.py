@@ -277,20 +277,6 @@ def test_compiled_loop_is_the_same_and_compiles_once(make):
     torch.testing.assert_close(flat(one), flat(other))
 
 
-def test_clipping_the_mlmc_gradient_by_a_hook_of_the_optimiser_inside():
-    model = network()
-    inner = torch.optim.SGD(model.parameters(), lr=1.0)
-    opt = mt.MLMC(inner, levels=3)
-
-    def clip(*_):
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
-
-    inner.register_step_pre_hook(clip)
-    before = flat(model)
-    train(model, opt, stream())
-    assert 0 < (flat(model) - before).norm() <= 0.01 * opt.steps * (1 + 1e-4)
-
-
 def test_grad_scaler_unscales_and_skips_without_a_trace(make):
     model, plain = network(), network()
     opt, same = make(model), make(plain)

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import sys
 
 import numpy as np
 import pytest
@@ -71,6 +72,19 @@ def test_a_group_added_later_had_zero_gradients_before():
     opt, same = (mt.Ladder(m.parameters(), block=4, first=0.01) for m in (late[0], always))
     train_with_late_head(late, opt, always, same, stream(40, dtype=torch.float64), joins=10)
     torch.testing.assert_close(flat(late), flat(always), rtol=1e-8, atol=1e-10)
+
+
+def test_a_group_that_changes_the_sample_begins_the_search_anew(monkeypatch):
+    """Catches a bound whose numerator is of other coordinates than its denominator."""
+    monkeypatch.setattr(sys.modules["mixfree.torch.ladder"], "SAMPLE", 150)
+    first, more = parameters(100, 200)
+    opt = mt.Ladder([first])
+    approach(opt, [first], 3.0, 100)
+    found = opt.distance
+    opt.add_param_group({"params": [more]})
+    approach(opt, [first, more], 3.0, 400)
+    assert found > 1.0 and opt.distance < 15.0
+    assert all((p - 3.0).abs().max() < 0.5 for p in (first, more))
 
 
 def test_gradients_with_other_strides_than_their_parameter():

@@ -264,16 +264,6 @@ class Counting(IterableDataset):
             yield torch.tensor([float(n)]), n
 
 
-def test_single_samples_of_a_dataset():
-    memory = mt.Memory(10, draws=2)
-    loader = DataLoader(memory.stream(Counting()), batch_size=6)
-    batches = list(loader)
-    assert len(batches) == 30
-    for i, (x, y) in enumerate(batches):
-        assert y[[0, 3]].tolist() == [2 * i, 2 * i + 1] and torch.equal(x[:, 0].long(), y)
-        assert y.max() <= 2 * i + 1
-
-
 class Squares(Dataset):
     """A dataset with indices whose items have no end."""
 

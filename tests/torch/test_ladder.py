@@ -79,12 +79,11 @@ def test_a_group_that_changes_the_sample_begins_the_search_anew(monkeypatch):
     monkeypatch.setattr(sys.modules["mixfree.torch.ladder"], "SAMPLE", 150)
     first, more = parameters(100, 200)
     opt = mt.Ladder([first])
-    approach(opt, [first], 3.0, 100)
+    approach(opt, [first], 3.0, 68)  # while the distance still grows
     found = opt.distance
     opt.add_param_group({"params": [more]})
-    approach(opt, [first, more], 3.0, 400)
-    assert found > 1.0 and opt.distance < 15.0
-    assert all((p - 3.0).abs().max() < 0.5 for p in (first, more))
+    approach(opt, [first, more], 3.0, 5)
+    assert 1.0 < found < opt.distance < 1.5 * found
 
 
 def test_gradients_with_other_strides_than_their_parameter():

@@ -204,9 +204,8 @@ class Mapped:
         squares = np.einsum("ij,ij->i", rows, rows) if dense else rows.multiply(rows).sum(axis=1)
         square = float(squares.max())
         if not square <= (1.0 + ROUNDING) ** 2:
-            above = f"norm {square**0.5:.6g}, above 1"
-            problem = above if np.isfinite(square) else "no finite norm"
-            raise ValueError(f"features of an observation have {problem}: scale them")
+            norm = f"norm {square**0.5:.6g}, above 1" if np.isfinite(square) else "no finite norm"
+            raise ValueError(f"features of an observation have {norm}: scale them")
         return rows
 
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+from scipy import sparse, special
 
 from mixfree.base.arithmetic import MAX_VALUE, Array
 from mixfree.base.checks import check_not_negative, check_positive, check_whole, shown
@@ -147,13 +147,13 @@ class LSTD:
         self._check_rewards(r)
         done, new = 0, self.copy()
         broken = new._cuts(x, ahead, stop) if self.lam > 0.0 and len(r) else stop
-        both = self._below(self._waiting, self._beside(x, ahead, stop))
+        parts = [self._waiting, self._beside(x, ahead, stop)]
+        both = sparse.vstack(parts, format="csr") if self.sparse else np.concatenate(parts)
         given = np.concatenate([new._given, np.column_stack([r, broken])])
         while len(given) - done >= (rest := min(new._block, new._batches.length - new._filled)):
             new._take(both[done : done + rest], given[done : done + rest])
             done += rest
-        new._waiting, new._given = both[done:].copy(), given[done:].copy()
-        new._theta = None
+        new._waiting, new._given, new._theta = both[done:].copy(), given[done:].copy(), None
         self.__dict__ = new.__dict__  # all or nothing, whatever fails before
 
     def _cuts(self, x: Any, ahead: Any, stop: Array) -> Array:
@@ -196,10 +196,6 @@ class LSTD:
     @staticmethod
     def _beside(x: Array, ahead: Array, stop: Array) -> Array:
         return np.concatenate([x, np.where(stop[:, None], 0.0, ahead)], axis=1)
-
-    @staticmethod
-    def _below(first: Array, second: Array) -> Array:
-        return np.concatenate([first, second]) if len(first) else second
 
     def _sums(self, both: Array, given: Array) -> tuple[Array, Array]:
         x = both[:, : self.size]

@@ -66,7 +66,6 @@ class ProjectedTD(Method):
         super().__init__(x0, Plain(), rule, **common)
 
 
-_REPLAY = ("sgd-er", "sgd-rer")  # they need gradients of earlier samples
 _OF_RADIUS = ("mag", "adagrad")  # their step size is that of the radius
 # Feature norms are at most 1, so θ has the units of values, and the ladder starts at 1.
 _LADDER = {"first": 1.0}
@@ -80,8 +79,9 @@ def td_methods() -> Methods:
     >>> sorted({"mag", "ladder", "projected-td"} & td_methods().keys())
     ['ladder', 'mag', 'projected-td']
     """
-    general = {name: m for name, m in table.methods().items() if name not in _REPLAY}
-    return Methods(general | {ProjectedTD.name: ProjectedTD})
+    found = {**table.methods(), ProjectedTD.name: ProjectedTD}
+    # Replay needs gradients of earlier samples.
+    return Methods({name: found[name] for name in found if name not in ("sgd-er", "sgd-rer")})
 
 
 def start_method(

@@ -58,10 +58,6 @@ class SparseLSTD(LSTD):
         both.eliminate_zeros()
         return both
 
-    @staticmethod
-    def _below(first: Any, second: Any) -> Any:
-        return sparse.vstack([first, second], format="csr")
-
     def _take(self, both: Any, given: Array) -> None:
         super()._take(both, given)
         held = sum(each.nnz for each in self._all)

@@ -12,16 +12,11 @@ DRIVER = shutil.which("chromedriver")
 
 def in_a_browser(test):
     """Mark a test that needs the browser."""
-    marks = (
-        pytest.mark.skipif(
-            not (BROWSER and DRIVER), reason="chromium and chromedriver are not installed"
-        ),
-        # Selenium leaves sockets to the garbage collector.
-        pytest.mark.filterwarnings("ignore::ResourceWarning"),
-        pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    )
-    for mark in marks:
-        test = mark(test)
+    reason = "chromium and chromedriver are not installed"
+    test = pytest.mark.skipif(not (BROWSER and DRIVER), reason=reason)(test)
+    # Selenium leaves sockets to the garbage collector.
+    for warning in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
+        test = pytest.mark.filterwarnings(f"ignore::{warning}")(test)
     return test
 
 
@@ -30,14 +25,9 @@ def browser(tmp_path_factory):
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER
     home = tmp_path_factory.mktemp("browser")
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        f"--user-data-dir={home}",
-    ):
-        options.add_argument(argument)
+    fixed = ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage")
+    for argument in (*fixed, f"user-data-dir={home}"):
+        options.add_argument(f"--{argument}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     service = webdriver.ChromeService(executable_path=DRIVER)
     driver = webdriver.Chrome(options=options, service=service)

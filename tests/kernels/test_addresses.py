@@ -72,14 +72,8 @@ def test_of_a_run(name, case, dtype):
     for dimension, intercept in product((5, 7, 16, 33), (0, 1)):
         start = np.zeros(loss.outputs * (dimension + intercept), dtype)
         rows = at(0, rng.standard_normal((2, dimension)).astype(dtype))
-        run = partial(
-            run_over,
-            rows,
-            loss,
-            partial(make, name, start, mf.Ball(1.0)),
-            order=rng.integers(0, 2, 70),
-            l2=l2,
-        )
+        begin, order = partial(make, name, start, mf.Ball(1.0)), rng.integers(0, 2, 70)
+        run = partial(run_over, rows, loss, begin, order=order, l2=l2)
         apart = run(())
         for first, second in product(("rows", *behind), behind):
             if first != second:

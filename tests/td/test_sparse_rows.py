@@ -42,8 +42,7 @@ def walk(count, seed=0):
 def test_same_bits_as_dense_rows_in_bounded_memory(options):
     """A dense table of 9,000 transitions fails, and so does one sparse array of all."""
     path = walk(9000)
-    kinds = {"sparse_rows": PIECE, "rows": MAX_DENSE // TILES.size}
-    for kind, most in kinds.items():
+    for kind, most in (("sparse_rows", PIECE), ("rows", MAX_DENSE // TILES.size)):
         tiles = Recorded(kind)
         found = TDLearner(tiles, GAMMA, method="lstd", **options)
         found.update_many(*path)

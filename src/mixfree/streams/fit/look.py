@@ -203,9 +203,10 @@ def _classes(
     name = plan.target
     if len(different) < 2:
         found = f"only one class, {different[0]!r}," if different else "no value"
+        number = "" if different else "if it is a number give `loss='squared'`, else "
         raise ValueError(
             f"the target {name!r} has {found} in the first {FIRST_ROWS:,} rows; "
-            "give all classes as `classes`"
+            f"{number}give all classes as `classes`"
         )
     if len(different) > MAX_CLASSES:
         examples = ", ".join(repr(text[:20]) for text in different[:3])

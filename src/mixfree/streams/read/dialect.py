@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from typing import Any, NamedTuple
 
 from mixfree.base.extras import require
@@ -12,6 +13,7 @@ from mixfree.base.extras import require
 __all__ = ["MAX_LINE", "Dialect"]
 
 MAX_LINE = 1 << 23  # bytes of the longest line, and of text per batch of a CSV file
+LOOK = 100  # rows that tell a delimiter at their end from row names at their beginning
 
 
 class Dialect(NamedTuple):
@@ -27,7 +29,8 @@ class Dialect(NamedTuple):
 
         The delimiter is the most frequent one in the first line, outside of quotation marks. A
         column without a name is named after its position, also row names, which R writes before
-        the first column of the header. Without a header, columns are c1, c2, ….
+        the first column of the header, and the empty one after a delimiter that ends every row but
+        the header. Without a header, columns are c1, c2, ….
 
         Examples
         --------
@@ -49,7 +52,9 @@ class Dialect(NamedTuple):
             return cls(tuple(f"c{at + 1}" for at in range(len(names))), delimiter, 0)
         lines = reader.line_num
         with suppress(csv.Error):  # a field that is too long for Python's reader
-            names = ["", *names] if len(next(filter(None, reader), [])) > len(names) else names
+            rows = list(islice(filter(None, reader), LOOK))
+            if rows and len(rows[0]) > len(names):
+                names = ["", *names] if any(row[-1] for row in rows) else [*names, ""]
         for name in names:
             name.encode("utf-8", "surrogateescape").decode()  # raises unless it is UTF-8
         named = tuple(name.strip() or f"column {at}" for at, name in enumerate(names, start=1))

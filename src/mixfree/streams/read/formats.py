@@ -169,8 +169,10 @@ class Reader:
 
     def _parquet(self, names: list[str], threads: bool) -> Iterator[Any]:
         # Without a buffer size, whole row groups are read at once, which can be as large as the
-        # file. Dictionaries keep repeated texts as small as they are in the file.
-        texts = [name for name in names if is_text(self.schema.field(name).type)]
+        # file. Dictionaries keep repeated texts as small as they are in the file; PyArrow cannot
+        # read those of structs (wind.side) in several row groups.
+        stored = (name for name in names if "." not in name)
+        texts = [name for name in stored if is_text(self.schema.field(name).type)]
         with require("pyarrow.parquet").ParquetFile(
             self.file.path, buffer_size=PAGE, pre_buffer=False, read_dictionary=texts
         ) as file:

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from mixfree.reproduce.engine.statistics import (
-    Interval,
-    bootstrap,
-    exponent,
-    fitted_slope,
-    ratio,
-)
+from mixfree.reproduce.engine.statistics import Interval, bootstrap, exponent, fitted_slope, ratio
 
 
 def test_the_bootstrap_of_a_mean_is_near_students_interval():

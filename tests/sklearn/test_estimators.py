@@ -361,6 +361,10 @@ def fitted_in_parts(x, y):
             "merge needs method='exact', but this model was fitted by 'mag'",
         ),
         (lambda x, y: merged(x, y, loss="huber"), "cannot merge a fit with Huber"),
+        (
+            lambda x, y: StreamClassifier().fit(x, np.array([*["a", "b"] * 24, "c", None])),
+            "labels must be all texts or all numbers, without gaps",
+        ),
         (fitted_in_parts, r"classes must be \[False, True\] as before, not \[0, 1, 2\]"),
     ],
 )

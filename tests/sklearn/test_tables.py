@@ -180,6 +180,7 @@ def used_up():
         (lambda m: m.set_params(epochs=2).fit(TABLE, target="y"), "`epochs=2` is for iterative"),
         (lambda m: m.fit(TABLE, target="sky"), "the target 'sky' is text"),
         (lambda m: m.fit(TABLE.slice(7, 1), target="y"), "target"),
+        (lambda m: m.fit({"x": [1, "a"], "y": [1, 2]}, target="y"), r"X\[name\].astype\(str\)"),
     ],
 )
 def test_what_cannot_be_learnt_is_named_and_changes_nothing(ask, message):

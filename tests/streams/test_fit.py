@@ -193,6 +193,13 @@ def test_worse_than_a_constant_is_said(tmp_path, capsys):
     size = np.sqrt(np.mean(np.square(far)))
     said = f"worse than the best constant: more rows may help, or --set step_scale={size:.3g}, the"
     assert said in capsys.readouterr().out
+    # The size of the target would make steps longer that are too long already.
+    sgd = ["--model", tmp_path / "m", "--method", "sgd", "--set"]
+    assert fit(path, *sgd, "step_scale=1.") == 0
+    assert "too long, --set step_scale=0.1 helps" in capsys.readouterr().out
+    assert fit(path, *sgd, "step_scale=2") == 2
+    said = "sgd has diverged by sample 927: alpha=2 is too large, type alpha=0.1, or --set step_"
+    assert said in capsys.readouterr().err
     ladder = ["--method", "ladder", "--set", "scale=running"]
     for options in (ladder, []):
         assert fit(path, "--model", tmp_path / "m", *options) == 0

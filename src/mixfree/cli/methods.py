@@ -3,6 +3,7 @@
 import inspect
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
@@ -95,7 +96,7 @@ def known_settings() -> list[str]:
 
 def value_of(text: str) -> Any:
     """Return the number, the truth value or the word that was typed."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
+    for read in (json.loads, float):  # JSON has no .5
+        with suppress(ValueError):
+            return read(text)
+    return text

@@ -125,7 +125,7 @@ class Method(Optimizer):
         smaller = 10.0 ** math.floor(math.log10(limit))
         return (
             f"{self.name} has diverged by sample {self.number}: alpha={self._alpha:g} is too "
-            f"large, type alpha={smaller:g} (step_scale={smaller:g} for an estimator)"
+            f"large, type alpha={smaller:g}, or `step_scale={smaller:g}` for linear models"
         )
 
     @classmethod

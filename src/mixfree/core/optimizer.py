@@ -1,6 +1,7 @@
 """The loop: one optimiser made of four parts."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -191,7 +192,8 @@ class Optimizer:
 
     def refusal(self, gradient: Array | None = None) -> GradientRefused:
         """Return the error to raise when the gradient of the next sample is refused."""
-        if self._runs_away() or norm(self.x) > self._farthest:
+        # Gradients of a run that diverges are refused long before its point is that large.
+        if self._runs_away() or norm(self.x) > math.sqrt(self.largest):
             return GradientRefused(self._diverged(gradient))
         found = "" if gradient is None else f": its largest entry is {np.abs(gradient).max()}"
         return GradientRefused(

@@ -145,9 +145,12 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         return super().merge(other)
 
     def _classes_of(self, labels: Callable[[], Array], given: Any) -> Array:
-        if given is None:
-            check_classification_targets(found := distinct_labels(labels()))
-        classes: Array = np.unique(found if given is None else given)
+        try:
+            if given is None:
+                check_classification_targets(found := distinct_labels(labels()))
+            classes: Array = np.unique(found if given is None else given)
+        except TypeError as error:  # such as None among texts
+            raise ValueError("labels must be all texts or all numbers, without gaps") from error
         if len(classes) < 2:
             raise ValueError(
                 f"{'y' if given is None else 'classes'} has only one class, {classes.tolist()}, "

@@ -148,14 +148,20 @@ def batches(X: Any) -> Iterator[Any]:
     elif is_stream(X):
         reader = pyarrow.RecordBatchReader.from_stream(X)
         parts = (pyarrow.Table.from_batches([batch]) for batch in reader)
-    elif type(X).__module__.startswith("pandas"):
-        parts = iter([pyarrow.Table.from_pandas(X, preserve_index=False)])
     else:
+        frame = type(X).__module__.startswith("pandas")
         try:
-            parts = iter([pyarrow.table(X)])
+            table = (
+                pyarrow.Table.from_pandas(X, preserve_index=False) if frame else pyarrow.table(X)
+            )
+        except pyarrow.ArrowException as error:
+            what = ": ".join(reversed(error.args))  # which column, and why
+            remedy = "X[name] = X[name].astype(str) makes a column of several types texts"
+            raise ValueError(f"X cannot be converted by PyArrow: {what}; {remedy}") from error
         except TypeError as error:
-            kind = type(X).__name__
-            raise TypeError(f"X must be a table that PyArrow can convert, not {kind}") from error
+            what = f"not {type(X).__name__}: {error}"
+            raise TypeError(f"X must be a table that PyArrow can convert, {what}") from error
+        parts = iter([table])
     for part in parts:
         table = flat(part)
         columns = [decoded(column.combine_chunks()) for column in table.columns]

@@ -283,6 +283,10 @@ class Facts:
         if not isinstance(fit.learner, ExactLearner):
             size = 1.0 if fit.encoder.classes else float(np.sqrt((targets**2).mean()))
             remedy = f"more rows may help, or `step_scale={size:.3g}`, the size of the target"
+            alpha = getattr(fit.learner.optimizer.step, "alpha", None)
+            start = np.zeros_like(fit.learner.predict(fit.model.rows))
+            if alpha is not None and model > fit.learner.loss.value(start, targets).mean():
+                remedy = f"the steps are too long, `step_scale={alpha / 10.0:.3g}` helps"
         yield f"worse than the best constant: {remedy}"
 
 

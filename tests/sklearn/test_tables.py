@@ -1,5 +1,7 @@
 """Tables and streams of batches are learnt as the rows of a file."""
 
+from functools import partial
+
 import duckdb
 import numpy as np
 import polars as pl
@@ -258,3 +260,28 @@ def test_what_is_not_linear_has_no_plain_counterpart():
     """Catches a LinearRegression that predicts logarithms of counts."""
     with pytest.raises(ValueError, match=r"a fit with Poisson\(.* is no LinearRegression"):
         StreamRegressor("poisson").fit(np.eye(4), np.arange(4)).to_sklearn()
+
+
+@pytest.mark.parametrize("kind", ["squared", "logistic", "poisson"])
+def test_what_others_determine_has_no_weight_and_the_rest_has_intervals(kind):
+    """Catches repeated categories and columns that take the intervals of their likes along."""
+    rng, n = np.random.default_rng(0), 3000
+    net, months = rng.choice(["fibre", "wire", "none"], n), rng.integers(1, 70, n)
+    table = {"net": net, "months": months, "days": 30.0 * months + 1.0}
+    for name in ("backup", "video"):
+        table[name] = np.where(net == "none", "no net", rng.choice(["yes", "no"], n))
+    size = 0.5 * (net == "fibre") - 0.02 * months
+    y = {
+        "squared": size + rng.normal(size=n),
+        "logistic": rng.random(n) < 1.0 / (1.0 + np.exp(-size)),
+        "poisson": rng.poisson(np.exp(size)),
+    }[kind]
+    make = StreamClassifier if kind == "logistic" else partial(StreamRegressor, loss=kind)
+    order = rng.permutation(n)
+    model = make().fit(pa.table(table), y)
+    other = make().fit(pa.table({k: v[order] for k, v in table.items()}), y[order])
+    names = model.encoder_.get_feature_names_out().tolist()
+    assert len(names) == 5 and names == other.encoder_.get_feature_names_out().tolist()
+    assert model.encoder_.left_out_ == {"days": "determined by columns before it"}
+    assert np.isfinite(model.bse_).all() and (model.bse_ > 0.0).all()
+    np.testing.assert_allclose(np.ravel(model.coef_), np.ravel(other.coef_), rtol=1e-7)

@@ -15,6 +15,7 @@ from mixfree.linear.exact.batch_means import BatchMeans
 from mixfree.linear.exact.blocks import PARTS
 from mixfree.linear.exact.forgetting import Forgetting
 from mixfree.linear.exact.mapping import ColumnMap
+from mixfree.linear.exact.solve import dependent
 from mixfree.linear.exact.squared import SquaredFit
 from mixfree.linear.glm.fit import GlmFit
 from mixfree.linear.glm.gap import NOTHING, Gap
@@ -235,6 +236,12 @@ class ExactLearner:
         """
         fit = self._remembering("weights of mapped columns need")
         return fit.solved([*map(ColumnMap, matrices)]) if isinstance(fit, SquaredFit) else None
+
+    @one_thread
+    def determined(self, matrix: Any) -> Array:
+        """Return which columns of :meth:`mapped` are combinations of those before them."""
+        fit = self._remembering("dependence of columns needs")
+        return dependent(fit.columns_alone().mapped(ColumnMap(matrix)).scatter)
 
     def column_sums(self) -> Array:
         """Return the sum of each column over all rows, which must have no weights."""

@@ -13,6 +13,7 @@ from mixfree.base.state import State, shallow
 from mixfree.linear.exact.coded import Coded
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.streamsums import StreamSums
+from mixfree.linear.exact.sums import Sums, sums_of
 
 Block = tuple[Array, Array, Array | None]  # rows, targets and weights
 
@@ -176,6 +177,16 @@ class Fit(State):
             self._room.write(0, old.rows, old.targets, old.weights)
         self._room.write(start, _dense(x), y, 1.0 if w is None else w)
         self._filled = end
+
+    def columns_alone(self) -> Sums:
+        """Return the sums of all rows, without targets."""
+        total, width = self._sums.total, self.columns
+        sums = total.scatter, total.cross[:, :0], total.squares[:0]
+        alone = Sums(total.rows, total.weight, total.mean[:width], *sums)
+        if not self._filled:
+            return alone
+        rows, _, weights = self._waiting
+        return alone.joined(sums_of(rows, np.empty((len(rows), 0)), weights))
 
     def column_sums(self) -> Array:
         """Return the weighted sum of each column over all rows."""

@@ -9,6 +9,7 @@ for standardised columns. Columns that agree to about 1e-6 of their deviation co
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import linalg
 from scipy.linalg import lapack
 
 from mixfree.base.arithmetic import MIN_VALUE, Array
@@ -16,6 +17,7 @@ from mixfree.linear.exact.sums import Sums
 
 TOLERANCE = 1e-13  # relative to the largest eigenvalue
 MIN_RCOND = 1e-8  # reciprocal condition above which a Cholesky factor is accurate enough
+DEPENDENT = 1e-11  # share of a column's variance below which others determine it
 CONSTANT_ROUNDING = 4 * np.finfo(np.float64).eps  # deviation over mean that is a rounding error
 
 
@@ -68,6 +70,33 @@ def solve(sums: Sums, *, l2: float | Array = 0.0, intercept: bool = True) -> Sol
         free = sums.mean[columns:] - weights @ sums.mean[:columns]
         weights = np.column_stack([weights, free])
     return Solution(weights, l2, deviation, scale[:, None], factor, values)
+
+
+def dependent(scatter: Array) -> Array:
+    """Return which columns are combinations of those before them, from their centred products.
+
+    Examples
+    --------
+    >>> rows = np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 1.0], [2.0, 5.0, 7.0], [4.0, 1.0, 5.0]])
+    >>> dependent(np.cov(rows.T))
+    array([False, False,  True])
+    """
+    size = np.sqrt(np.maximum(np.diagonal(scatter), 0.0))
+    found, varied = np.zeros(len(size), bool), np.flatnonzero(size)
+    matrix = scatter[np.ix_(varied, varied)] / np.outer(size[varied], size[varied])
+    if factored(matrix, np.zeros(len(varied), bool))[1] is None or not len(varied):
+        return found
+    kept, factor = list[int](), np.zeros(matrix.shape)
+    for place, column in enumerate(matrix):
+        known = len(kept)
+        row = linalg.solve_triangular(factor[:known, :known], column[kept], lower=True)
+        rest = column[place] - row @ row
+        if rest > DEPENDENT:
+            factor[known, :known], factor[known, known] = row, np.sqrt(rest)
+            kept.append(place)
+        else:
+            found[varied[place]] = True
+    return found
 
 
 def inverse_times(scale: Array, factor: Array, values: Array | None, vectors: Array) -> Array:

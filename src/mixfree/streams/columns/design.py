@@ -11,6 +11,8 @@ from mixfree.streams.columns.column import GAP, Column, Use
 
 __all__ = ["Design", "design_of"]
 
+MAX_NAMED = 5  # features that a remark names
+
 
 class Design(NamedTuple):
     """Features decided from what all rows have shown.
@@ -44,6 +46,22 @@ class Design(NamedTuple):
         raw, features = self.matrix.shape
         same = raw == features and self.matrix.nnz == raw
         return same and bool((self.matrix.diagonal() == 1.0).all())
+
+    def without(self, gone: Array, columns: Sequence[str]) -> "Design":
+        """Return the design without some features, of which others are combinations."""
+        stays = np.flatnonzero(~gone)
+        places = np.append(0, np.cumsum(~gone)).tolist()
+        ranges = [(places[begin], places[end]) for begin, end in self.ranges]
+        names = [repr(self.features[place]) for place in np.flatnonzero(gone)]
+        left_out = dict(self.left_out)
+        for name, (begin, end), after in zip(columns, self.ranges, ranges, strict=True):
+            if begin < end and after[0] == after[1]:
+                left_out[name] = "determined by columns before it"
+        several = f"{len(names)} features, such as " if len(names) > MAX_NAMED else ""
+        note = f"without a weight, since features before determine them: {several}"
+        notes = [*self.notes, note + ", ".join(names[:MAX_NAMED])]
+        features = [self.features[place] for place in stays]
+        return Design(features, self.matrix[:, stays], self.means[stays], ranges, left_out, notes)
 
     def rows(self, raw: Array, absent: Mapping[int, Array]) -> Array:
         """Return the features of raw rows; columns of the data have their means where absent."""

@@ -35,6 +35,7 @@ KIND = "stream fit"
 CELLS = 1 << 21  # most values of a matrix of features, to bound the memory
 REDECIDED = 4  # growth of a stream after which test-then-train decides on calendars again
 MIN_INDICATORS = 16  # with fewer, multiplying them as numbers is faster
+MIN_ROWS_PER_FEATURE = 2  # below which rows are too few to tell that features depend
 MIN_PREDICTED = 64  # rows that a fit with forgetting predicts at a time, but more for many features
 
 
@@ -167,6 +168,7 @@ class StreamFit:
             design, learner = self._design(self._best_calendar()), self.learner
             rows = self.reservoir.rows
             if (growing := self._growing) is not None:
+                design = self._independent(growing, design)
                 learner = self._mapped(growing, design)
                 rows = np.ascontiguousarray(rows @ design.matrix[: rows.shape[1]])
             self._model = self.used, Model(design, learner, rows, self.reservoir.targets)
@@ -325,6 +327,17 @@ class StreamFit:
     def _mapped(learner: ExactLearner, design: Design) -> ExactLearner:
         """Return the learner of the features: itself, if these are the raw ones."""
         return learner if design.is_identity else learner.mapped(design.matrix)
+
+    def _independent(self, learner: ExactLearner, design: Design) -> Design:
+        """Return the features without those that others determine, as R's ``lm`` does.
+
+        A ridge shares the weight between them instead, and few rows determine too much.
+        """
+        few = self.used < MIN_ROWS_PER_FEATURE * len(design.features)
+        if few or self.plan.parameters.get("l2"):
+            return design
+        gone, names = learner.determined(design.matrix), [c.name for c in self.encoder.columns]
+        return design.without(gone, names) if gone.any() else design
 
     def _design(self, calendar: str) -> Design:
         """Return the features as far as rows have shown them."""

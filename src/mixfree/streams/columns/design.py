@@ -52,14 +52,15 @@ class Design(NamedTuple):
         stays = np.flatnonzero(~gone)
         places = np.append(0, np.cumsum(~gone)).tolist()
         ranges = [(places[begin], places[end]) for begin, end in self.ranges]
-        names = [repr(self.features[place]) for place in np.flatnonzero(gone)]
-        left_out = dict(self.left_out)
+        names, left_out = list[str](), dict(self.left_out)
         for name, (begin, end), after in zip(columns, self.ranges, ranges, strict=True):
             if begin < end and after[0] == after[1]:
                 left_out[name] = "determined by columns before it"
+            else:
+                names += [repr(self.features[k]) for k in range(begin, end) if gone[k]]
         several = f"{len(names)} features, such as " if len(names) > MAX_NAMED else ""
         note = f"without a weight, since features before determine them: {several}"
-        notes = [*self.notes, note + ", ".join(names[:MAX_NAMED])]
+        notes = [*self.notes, *([note + ", ".join(names[:MAX_NAMED])] if names else [])]
         features = [self.features[place] for place in stays]
         return Design(features, self.matrix[:, stays], self.means[stays], ranges, left_out, notes)
 

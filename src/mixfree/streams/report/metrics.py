@@ -96,7 +96,7 @@ def _measures(fit: StreamFit, course: Timeline, prefix: str = "") -> dict[str, f
     if fit.encoder.classes is None:
         spread = of["tested_target_squares"] - of["tested_target"] ** 2
         varies = spread > ROUNDING * of["tested_target_squares"]  # not of one row
-        explained = round(1.0 - squares / spread, 12) if varies else float("nan")
+        explained = round(1.0 - squares / spread, 12) + 0.0 if varies else float("nan")
         errors = {"rmse": squares**0.5, "mae": of[f"{prefix}absolute"]}
         return {"r2": explained, **errors, "loss": loss}
     area = {}

@@ -454,13 +454,15 @@ def test_days_without_a_cycle_are_left_out_with_a_reason_that_is_true(tmp_path):
     assert "without an hour, weekday or season that varies" in left_out
 
 
-def test_classes_given_as_numbers(tmp_path, capsys):
-    """Catches classes sorted as texts, two names of one class, and a message about its number."""
+def test_classes_given_as_numbers_or_truth_values(tmp_path, capsys):
+    """Catches classes sorted as texts, not as the file has them, and two names of one class."""
     rows = "".join(f"{0.7 * i % 3},{[1, 2, 10][i % 3]}\n" for i in range(60))
     (tmp_path / "d.csv").write_text("x,y\n" + rows)
     assert look(tmp_path / "d.csv", classes=("10", "2.0", "1")).encoder.classes == ["1", "2", "10"]
     assert fit(tmp_path / "d.csv", "--set", "classes=1,1.0") == 2
     assert "--set classes must be different numbers, not '1', '1.0'" in capsys.readouterr().err
+    (tmp_path / "d.csv").write_text("x,y\n1,True\n2,False\n4,True\n")
+    assert fit(tmp_path / "d.csv", "--set", "classes=True,False") == 0
 
 
 def test_all_rows_are_left_out(tmp_path, capsys):

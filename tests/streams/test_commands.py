@@ -34,6 +34,16 @@ def said_of(capsys, tmp_path, data):
     return tmp_path / "m", capsys.readouterr().out
 
 
+def test_a_model_without_features_predicts_every_row(tmp_path, capsys):
+    """Catches rows counted by their features alone."""
+    data = pa.table({"one": np.ones(30), "y": np.arange(30.0)})
+    model, _ = said_of(capsys, tmp_path, data)
+    for path in (write(data, tmp_path / "new.csv"), tmp_path / "d.parquet"):
+        assert run("predict", model, path, "-o", tmp_path / "p.csv") == 0
+        found = pa.csv.read_csv(tmp_path / "p.csv")["prediction"]
+        np.testing.assert_allclose(found, np.full(30, 14.5))
+
+
 LADDER = ["--method", "ladder", "--set", "scale=running"]
 
 

@@ -65,7 +65,7 @@ class ExactLearner:
         self._fit: SquaredFit | Forgetting | GlmFit
         if not isinstance(loss, Squared):
             if half_life is not None:
-                raise ValueError(f"half_life needs loss='squared', not {shown(loss)}")
+                raise ValueError(f"`half_life` needs `loss='squared'`, not {shown(loss)}")
             self._fit = GlmFit(loss, columns, intercept=intercept, l2=l2, memory=memory, seed=seed)
         elif not isinstance(memory, str):
             rows = check_whole(memory, "memory")

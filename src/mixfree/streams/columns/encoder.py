@@ -134,7 +134,7 @@ class Encoder:
             weights = None if weights is None else weights[known]
         rows: Array | Coded
         if self.fixed is not None:
-            rows = self._features(entries, gaps, self.fixed)
+            rows = self._features(entries, gaps, len(targets), self.fixed)
         else:
             rows = self._raw(entries, gaps, len(targets), grow=True)
         return Encoded(entries, rows, targets, weights, times)
@@ -185,12 +185,13 @@ class Encoder:
         """Return the features of all rows, and which rows can be predicted."""
         usable = np.ones(piece.batch.num_rows, bool)
         entries, gaps, usable = self._entries(piece, usable, design)
-        return self._features(entries, gaps, design), usable
+        return self._features(entries, gaps, len(usable), design), usable
 
     def needed(self, design: Design) -> list[str]:
-        """Return the names of the columns that predictions need."""
+        """Return the names of the columns that predictions need: one at least, to count rows."""
         used = zip(self.columns, design.ranges, strict=True)
-        return [name for column, (a, b) in used if b > a for name in column.sources]
+        names = [name for column, (a, b) in used if b > a for name in column.sources]
+        return names or list(self.columns[0].sources[:1])
 
     def check_sizes(self, piece: Piece, largest: float) -> None:
         """Raise ValueError with the place of the first number above a size."""
@@ -307,9 +308,11 @@ class Encoder:
             known = self._without_gaps(piece, column, gap, known, learns=design is None)
         return entries, gaps, known
 
-    def _features(self, entries: Sequence[Any], gaps: Sequence[Any], design: Design) -> Array:
+    def _features(
+        self, entries: Sequence[Any], gaps: Sequence[Any], count: int, design: Design
+    ) -> Array:
         """Return the features of rows; an unknown value has the mean of its column."""
-        absent, count = {}, 0
+        absent = {}
         for place, (column, each, gap) in enumerate(zip(self.columns, entries, gaps, strict=True)):
             where = gap if column.place(GAP) < 0 else None
             if isinstance(column, Category) and not np.equal(*design.ranges[place]):
@@ -319,7 +322,6 @@ class Encoder:
                     where = unknown if where is None else where | unknown
             if where is not None:
                 absent[place] = where
-            count = count if each is None else len(each)
         return design.rows(np.asarray(self._raw(entries, gaps, count)), absent)
 
     def _raw(

@@ -10,7 +10,7 @@ from mixfree.base.extras import require
 from mixfree.base.terminal import literal
 from mixfree.linear.losses import Loss
 from mixfree.streams.columns.category import MAX_CHARACTERS, Category
-from mixfree.streams.columns.column import Column, Number
+from mixfree.streams.columns.column import Boolean, Column, Number
 from mixfree.streams.columns.encoder import Encoder
 from mixfree.streams.columns.kinds import Choices, Verdict, columns_of, judge, matching
 from mixfree.streams.columns.target import class_names
@@ -225,9 +225,9 @@ def _classes(
 
 
 def _sorted(texts: Sequence[str], column: Column | None) -> list[str]:
-    """Sort texts alphabetically and numbers by value, the latter normalised as class names."""
+    """Sort texts alphabetically and numbers by value, these and truth values as class names."""
     if type(column) is not Number:
-        return sorted(texts)
+        return sorted({text.lower() for text in texts} if type(column) is Boolean else texts)
     try:
         found = {label_of(float(text)): float(text) for text in texts}
     except ValueError:  # classes given by the user that are not numbers

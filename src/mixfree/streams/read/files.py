@@ -23,8 +23,8 @@ SUFFIXES = {ending: format for format, endings in ENDINGS.items() for ending in 
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
 # First bytes of files that are not text, with what to do about them.
 _BEGINNINGS = {
-    b"\x1f\x8b": "compressed by gzip: rename it to end in .gz",
-    b"BZh": "compressed by bzip2: rename it to end in .bz2",
+    b"\x1f\x8b": "compressed by gzip: rename it to end in .gz, or pipe it through zcat",
+    b"BZh": "compressed by bzip2: rename it to end in .bz2, or pipe it through bzcat",
     b"\xfd7zXZ\0": "compressed by xz: `xzcat FILE > plain.csv`",
     b"PK\x03\x04": "an archive or a spreadsheet: extract it, or save it as CSV",
     b"PAR1": "a Parquet file: give `format='parquet'`",
@@ -97,7 +97,7 @@ def not_text(head: bytes) -> str | None:
     Examples
     --------
     >>> not_text(b"BZh91AY"), not_text(b"a,b")
-    ('compressed by bzip2: rename it to end in .bz2', None)
+    ('compressed by bzip2: rename it to end in .bz2, or pipe it through bzcat', None)
     """
     return next((what for first, what in _BEGINNINGS.items() if head.startswith(first)), None)
 

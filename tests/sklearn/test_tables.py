@@ -180,7 +180,7 @@ def used_up():
         (lambda m: m.fit(used_up(), target="y"), "X has no rows: a reader or a query can be read"),
         (lambda m: m.fit(TABLE, np.zeros(ROWS), target="y"), "give y or target, not both"),
         (lambda m: m.set_params(epochs=2).fit(TABLE, target="y"), "`epochs=2` is for iterative"),
-        (lambda m: m.fit(TABLE, target="sky"), "the target 'sky' is text"),
+        (lambda m: m.fit(TABLE, target="sky"), "'sky' is text, such as 'fog': StreamClassifier"),
         (lambda m: m.fit(TABLE.slice(7, 1), target="y"), "target"),
         (lambda m: m.fit({"x": [1, "a"], "y": [1, 2]}, target="y"), r"X\[name\].astype\(str\)"),
     ],

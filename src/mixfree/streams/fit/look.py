@@ -183,9 +183,9 @@ def _loss(
     if loss == "logistic":
         return loss, _classes(different, column, plan, rows), notes
     if isinstance(column, Category):
+        how = "`loss='logistic'`" if isinstance(loss, str) else "StreamClassifier"
         raise ValueError(
-            f"the target {name!r} is text, such as {different[0][:40]!r}: "
-            f"`loss='logistic'` predicts its classes"
+            f"the target {name!r} is text, such as {different[0][:40]!r}: {how} predicts its classes"
         )
     return loss, None, notes
 

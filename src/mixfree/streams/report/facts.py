@@ -164,6 +164,8 @@ class Facts:
         if self.only_rounding:
             largest = np.abs(self.effects[0]) > EXPLAINS * targets.std()
             names = [column.name for column, places in self.used_columns if largest[places].any()]
+            if not names:
+                return  # the target itself varies no more than rounding
             listed = ", ".join(map(repr, names[:MAX_NAMED])) + ", …" * (len(names) > MAX_NAMED)
             yield (
                 f"{fit.encoder.target!r} is computed from other columns, up to rounding: {listed}; "

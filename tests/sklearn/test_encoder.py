@@ -107,6 +107,14 @@ def test_a_record_batch_is_encoded_as_its_table(table):
     np.testing.assert_array_equal(StreamEncoder().fit_transform(batch), encoder.transform(nested))
 
 
+def test_parts_may_begin_with_a_single_row(table):
+    """Catches a refusal of a first part in which every column is constant."""
+    encoder, whole = StreamEncoder().partial_fit(table[:1]), StreamEncoder().fit(table)
+    assert encoder.transform(table).shape == (ROWS, 0)
+    found = encoder.partial_fit(table[1:]).transform(table)
+    np.testing.assert_array_equal(found, whole.transform(table))
+
+
 def test_tables_that_cannot_be_encoded(table):
     encoder = StreamEncoder().fit(table)
     with pytest.raises(ValueError, match="X has no column 'x'"):

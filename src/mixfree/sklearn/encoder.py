@@ -68,7 +68,7 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Start anew, with all rows."""
-        return self._see(X, fresh=True)
+        return self._see(X, fresh=True, whole=True)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Add rows, which may add features; the first call decides on the kinds of columns."""
@@ -86,8 +86,11 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return np.array(self.design_.features, dtype=object)
 
-    def _see(self, X: Any, fresh: bool) -> Self:
-        """Update the state with all of the rows, or leave it unchanged if one is invalid."""
+    def _see(self, X: Any, fresh: bool, whole: bool = False) -> Self:
+        """Update the state with all of the rows, or leave it unchanged if one is invalid.
+
+        Only ``whole`` streams must have features: columns may be constant in a first part.
+        """
         check_one_of(self.missing, "missing", ("auto", "error"))
         source = TableSource(X, None if fresh else self.encoder_.target, y=NO_TARGETS)
         if fresh:
@@ -106,7 +109,7 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
             encoder.see(piece)
         design = encoder.design()
         left_out = {**why, **design.left_out}
-        if not design.features:
+        if whole and not design.features:
             listed = "; ".join(f"{name!r}: {why}" for name, why in left_out.items())
             raise ValueError(f"X has no column to learn from: {listed}")
         self.encoder_, self.design_, self._why, self.left_out_ = encoder, design, why, left_out

@@ -184,9 +184,8 @@ def _loss(
         return loss, _classes(different, column, plan, rows), notes
     if isinstance(column, Category):
         how = "`loss='logistic'`" if isinstance(loss, str) else "StreamClassifier"
-        raise ValueError(
-            f"the target {name!r} is text, such as {different[0][:40]!r}: {how} predicts its classes"
-        )
+        what = f"the target {name!r} is text, such as {different[0][:40]!r}"
+        raise ValueError(f"{what}: {how} predicts its classes")
     return loss, None, notes
 
 

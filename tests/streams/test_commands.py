@@ -42,6 +42,8 @@ def test_a_model_without_features_predicts_every_row(tmp_path, capsys):
         assert run("predict", model, path, "-o", tmp_path / "p.csv") == 0
         found = pa.csv.read_csv(tmp_path / "p.csv")["prediction"]
         np.testing.assert_allclose(found, np.full(30, 14.5))
+    hardly = pa.table({"one": np.ones(30), "y": 1e6 + 1e-9 * np.arange(30.0)})
+    assert "is computed from other columns" not in said_of(capsys, tmp_path, hardly)[1]
 
 
 LADDER = ["--method", "ladder", "--set", "scale=running"]

@@ -85,16 +85,22 @@ wheel: | .venv/bin/python
 	$(PIP) --editable '.[cli]'
 	touch $@
 
+# QuantEcon caches compiled functions at its first import, which two test processes must not do at once.
+WARM := $(BIN)/python -c 'import quantecon'
+
 .venv/test: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) --editable '.[test]'
+	$(WARM)
 	touch $@ .venv/demo
 
 .venv/dev: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) --editable '.[dev]'
+	$(WARM)
 	touch $@ .venv/test .venv/demo
 
 .venv/bench: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) --editable '.[test,bench]'
+	$(WARM)
 	touch $@ .venv/test .venv/demo
 
 clean:

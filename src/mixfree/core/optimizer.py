@@ -17,7 +17,7 @@ from mixfree.gradients import Gradient, Reservoir, Window
 from mixfree.outputs import Average, Output
 from mixfree.steps import CorrelationScale, Profile, Step
 
-FORMAT = 4  # version of what state_dict gives
+FORMAT = 5  # version of what state_dict gives
 PARTS = ("gradient", "step", "output", "domain", "mirror")
 Kernel = Callable[[Any, Any, tuple[Array, ...], Array], int]
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.draws import RESERVOIR, SAMPLE, Key, below, below_each, bits, key
+from mixfree.base.reservoir import slots_of
 from mixfree.base.state import State
 
 LARGEST_CAPACITY = 2**31 - 1
@@ -76,14 +77,10 @@ class Uniform(State):
     seen: int = 0
 
     def take(self, keep: Key, capacity: int, count: int, labels: Array | None = None) -> Array:
-        """Return the next samples' places; samples with a place beyond the capacity are dropped.
-
-        The place of sample n, counted from 0, is uniform on 0, …, n.
-        """
-        numbers = np.arange(self.seen, self.seen + count, dtype=np.uint64)
-        places = below_each(keep, numbers, numbers + np.uint64(1))
+        """Return the next samples' places; samples with a place beyond the capacity are dropped."""
+        places = slots_of(keep, capacity, self.seen, count)
         self.seen += count
-        return np.where(numbers < capacity, numbers, places).astype(np.int64)
+        return places
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.base.draws import DRAWN, Key, below, key
-from mixfree.base.sample import UniformSample
+from mixfree.base.draws import DRAWN, KEPT, Key, below, key
+from mixfree.base.reservoir import Slots
 from mixfree.base.state import State
 from mixfree.gradients.window import Window, WindowState
 
@@ -18,7 +18,7 @@ from mixfree.gradients.window import Window, WindowState
 class ReservoirState(State):
     """The samples kept, the sum of gradients at the present point, and the inner part's state."""
 
-    sample: UniformSample
+    sample: Slots
     inner: WindowState
     group: Array  # sum of the gradients of the newest sample and its draws so far
     turn: int = 0  # number of gradients in the sum
@@ -99,7 +99,7 @@ class Reservoir:
 
     def start(self, x0: Array) -> ReservoirState:
         """State of a run that has seen nothing."""
-        sample = UniformSample(self.size, self.seed)
+        sample = Slots(self.size, key(self.seed, KEPT))
         return ReservoirState(sample, self.inner.start(x0), np.zeros_like(x0))
 
     def offer(self, state: ReservoirState, sample: Any) -> Iterator[Any]:

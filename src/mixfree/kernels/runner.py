@@ -4,14 +4,13 @@ Replay is plain gradients over rearranged complete blocks; a memory is draws bet
 """
 
 from collections.abc import Callable
-from copy import copy
 from typing import Any
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.draws import below_each
-from mixfree.base.sample import UniformSample
+from mixfree.base.reservoir import Slots, slots_of
 from mixfree.base.state import RunState, loading
 from mixfree.gradients import ForwardReplay, Replay, Reservoir
 from mixfree.kernels.draws import below
@@ -126,14 +125,12 @@ def _listed(parts, order):
 
 
 @compiled
-def draw(first, second, seen, size, draws, places, slots, order, inside, told):
+def draw(first, second, seen, draws, slots, order, inside, told):
     """Each sample of the order followed by its draws, which are what is ``inside`` a slot."""
-    kept = 0
     for i in range(order.size):
-        if kept < places.size and places[kept] == i:
-            inside[slots[kept]] = order[i]
-            kept += 1
-        filled = min(seen + i + 1, size)
+        if slots[i] < inside.size:
+            inside[slots[i]] = order[i]
+        filled = min(seen + i + 1, inside.size)
         told[i * (1 + draws)] = order[i]
         for j in range(draws):
             slot = below(first, second, (seen + i) * draws + j, filled)
@@ -162,24 +159,22 @@ def run_with_memory(opt: Any, state: Any, kernel: Any, arrays: Any, order: Array
 def _take(rule, gradient, kernel, plan, run, arrays, order):
     """Take a chunk of samples; if a gradient is refused, stop as the reference would."""
     sample = gradient.sample
-    seen, before = sample.seen, copy(sample)
-    places, slots = sample.place(order.size)
+    slots = slots_of(sample.key, sample.size, sample.seen, order.size)
     told = np.empty(order.size * (1 + rule.draws), dtype=np.int64)
-    inside = ~np.arange(min(sample.seen, sample.size))  # a position in the stream, or ~slot
-    draw(*rule.key, seen, sample.size, rule.draws, places, slots, order, inside, told)
+    # A position in the stream, or ~slot.
+    inside = ~np.arange(min(sample.seen + order.size, sample.size))
+    draw(*rule.key, sample.seen, rule.draws, slots, order, inside, told)
     # While nothing is kept there are no draws, so any arrays of these types will do.
     kept = tuple(sample.columns) or tuple(_filled(part) for part in arrays)
     taken = kernel(plan, run, (*arrays, *kept), told)
-    refused = taken < told.size
-    if refused:
-        sample = gradient.sample = before
-        each = 1 + rule.draws
-        places, slots = sample.place(taken // each + (taken % each > 0))
-    _store(sample, arrays, order, places, slots)
-    return not refused
+    used = -(-taken // (1 + rule.draws))
+    ones = np.broadcast_to(1.0, arrays[0].shape[:1])  # missing weights
+    columns = [part if part.shape[0] else ones for part in arrays]
+    sample.store(columns, order[:used], slots[:used])
+    return taken == told.size
 
 
-def _check_kept(sample: UniformSample, arrays: Any) -> None:
+def _check_kept(sample: Slots, arrays: Any) -> None:
     """ValueError if the kept samples have other types than the new ones."""
     mine = [(column.dtype, column.shape[1:]) for column in sample.columns]
     if mine and mine != [(part.dtype, part.shape[1:]) for part in arrays]:
@@ -189,10 +184,3 @@ def _check_kept(sample: UniformSample, arrays: Any) -> None:
 def _filled(part: Array) -> Array:
     """The array itself, or a single weight of 1 if it is empty."""
     return part if part.shape[0] else np.ones(1, part.dtype)
-
-
-def _store(sample: UniformSample, arrays: Any, order: Array, places: Array, slots: Array) -> None:
-    """Keep the samples at some places of the order; missing weights are 1."""
-    ones = np.broadcast_to(np.ones(1), arrays[0].shape[:1])
-    columns = [part if part.shape[0] else ones for part in arrays]
-    sample.store(columns, order[places], slots)

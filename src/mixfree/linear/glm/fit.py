@@ -115,7 +115,7 @@ class GlmFit(Fit):
     def successor(self) -> Self:
         """Return a copy that shares all rows and sums; only one of the two may be continued."""
         twin = super().successor()
-        twin._sums, twin._sample = shallow(self._sums), self._sample.successor()
+        twin._sums, twin._sample = shallow(self._sums), self._sample.copy()
         return twin
 
     def copy(self) -> Self:
@@ -151,7 +151,7 @@ class GlmFit(Fit):
         new.before = self._predictions(rows)
         values = functions(self.settings.loss, new.before, new.targets)
         self._sums.add(rows, values, weights)
-        self._sample.offer([rows, new.targets, new.weights, new.before], at_once=True)
+        self._sample.offer([rows, new.targets, new.weights, new.before])
         if self._sums.rows >= self._due:
             self._update_reference(self._reference)
 
@@ -170,9 +170,8 @@ class GlmFit(Fit):
 
     def _update_reference(self, start: Array | None) -> None:
         """Update the reference weights by a fit to some rows of the sample."""
-        sample, rows = self._sample, self._sums.rows
-        some = np.arange(sample.filled)[:: self._stride(sample.filled, REFERENCE_ROWS)]
-        self._reference = self._rough(Kept(*sample.taken(some)), start)
+        rows = self._sums.rows
+        self._reference = self._rough(self._rows(), start)
         self._due = int((LATE_GROWTH if rows >= 16 * self.size else GROWTH) * rows)
 
     def rough_weights(self) -> Array:
@@ -199,7 +198,7 @@ class GlmFit(Fit):
         """Return the kept rows in order of arrival, of those in the sums."""
         if self.complete:
             return self._unpredicted(*self._waiting)
-        return Kept(*self._sample.taken(self._sample.order))
+        return Kept(*self._sample.columns)
 
     def weights(self) -> Array:
         """Return one row per output in the units of the rows; an intercept is last."""
@@ -287,9 +286,8 @@ class GlmFit(Fit):
         twin = self._mapped(change)
         twin.settings = replace(self.settings, columns=change.after)
         twin.size = min(self.size, rows_of(self.memory, change.after, self._shape[0]))
-        twin._sums, twin._sample = self._sums.mapped(change), self._sample.copy().shrunk(twin.size)
-        if not self.complete:
-            twin._sample.columns[0] = change.rows(twin._sample.column(0))
+        twin._sums, twin._sample = self._sums.mapped(change), self._sample.shrunk(twin.size)
+        twin._sample.transform(change.rows)
         slopes, level = np.split(self._reference, [self.columns], axis=1)
         twin._reference = np.hstack([change.rows(slopes), level])
         if not (change.places or self.complete):  # no weights of the new columns need predict alike

@@ -9,13 +9,13 @@ import numpy as np
 
 from mixfree.base.arithmetic import MIN_VALUE, Array
 from mixfree.base.checks import check_bytes, check_whole
+from mixfree.base.sample import SPARE
 from mixfree.linear.exact.solve import CONSTANT_ROUNDING
 from mixfree.linear.exact.sums import Sums
 from mixfree.linear.losses import Family
 
 MIN_ROWS = 64  # least rows of a sample
 MIN_ROWS_PER_COLUMN = 3  # least rows per column: with fewer, kept rows could be fitted perfectly
-SPARE = 8  # one more row per SPARE rows is stored for a moment, before it replaces another
 MAX_SLAB_VALUES = 1 << 16  # standardised values in use at a time
 # BLAS multiplies products with fewer multiplications in one thread: waking other threads takes
 # longer, and ten times as long on a busy machine.

@@ -29,7 +29,7 @@ from mixfree.base.files import replacing
 __all__ = ["MAGIC", "is_model", "load", "save"]
 
 MAGIC = b"mixfree\0"
-VERSION = 12
+VERSION = 13
 _FIXED = struct.Struct("<8sIQ")
 _DIGEST = hashlib.sha256().digest_size
 DEEPEST = 64  # most levels of nested dicts and lists

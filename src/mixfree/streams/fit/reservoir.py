@@ -31,24 +31,23 @@ class Reservoir(UniformSample):
     @property
     def rows(self) -> Array:
         """The rows kept."""
-        return self.column(0)[self.order] if self.seen else np.zeros((0, 0))
+        return self.columns[0] if self.seen else np.zeros((0, 0))
 
     @property
     def targets(self) -> Array:
         """The targets of the rows kept."""
-        return self.column(1)[self.order] if self.seen else np.zeros(0)
+        return self.columns[1] if self.seen else np.zeros(0)
 
     def add(self, rows: Any, targets: Array) -> None:
         """Offer the next rows of the stream; more columns than before were 0 in rows before."""
-        if self.columns and (more := rows.shape[1] - self.columns[0].shape[1]) > 0:
-            self.columns[0] = np.pad(self.columns[0], ((0, 0), (0, more)))
-        self.offer([rows, targets], at_once=True)
+        if self.seen and (more := rows.shape[1] - self.rows.shape[1]) > 0:
+            self.transform(lambda kept: np.pad(kept, ((0, 0), (0, more))))
+        self.offer([rows, targets])
 
     def mapped(self, matrix: Any) -> Self:
         """Return the sample of ``z @ matrix`` for all rows z; last columns of zeros may lack."""
         found = self.copy()
-        if found.columns:
-            found.columns[0] = np.asarray(found.columns[0] @ matrix[: found.columns[0].shape[1]])
+        found.transform(lambda rows: np.asarray(rows @ matrix[: rows.shape[1]]))
         return found
 
     def check(self, what: str) -> None:

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from mixfree.linear.losses import Softmax
 from mixfree.sklearn import StreamClassifier, StreamRegressor
-from mixfree.streams.report.correlation import Correlation
+from mixfree.steps.profile import BLOCK_AT_HALF, SUM_AT_HALF
 
 ROWS, COLUMNS = 700, 6
 
@@ -290,7 +290,8 @@ def test_the_estimator_tells_how_correlated_its_rows_are(method):
         assert model.profile_ is model.correlation_scale_ is None
         return
     assert model.profile_.ratios.max() > 3.0
-    assert model.correlation_scale_ == Correlation.of_learner(model.learner_).estimate
+    at = SUM_AT_HALF if method == "exact" else BLOCK_AT_HALF
+    assert model.correlation_scale_ == model.profile_.correlation_scale(at)
 
 
 @pytest.mark.parametrize("method", ["exact", "ladder", "mag"])

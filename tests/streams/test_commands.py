@@ -18,6 +18,7 @@ from mixfree.streams import StreamFit
 from mixfree.streams.fit import model_file
 from mixfree.streams.predict import ENDINGS
 from mixfree.streams.report.correlation import Correlation
+from mixfree.streams.report.facts import Facts
 from tests.streams.data import run, table, write
 
 
@@ -283,8 +284,8 @@ def test_inspect_a_fit_with_steps(tmp_path, fitted, capsys):
     out = capsys.readouterr().out
     assert "squared loss, ladder, complete" in out
     assert "3,000 read, 3,000 used, 0 left out" in out
-    assert "the 2 of 5 with the largest effects per standard deviation, in the units of the" in out
-    assert "in-sample: a uniform sample of 2,048 rows" in out
+    assert "2 of 5 in the units of the data, those with the largest effects per standard" in out
+    assert "in-sample: 2,048 rows drawn at random" in out
     assert "interval" not in out
     numbers = dict(re.findall(r"^ *([\w=]+) +(-?[\d.]+(?:e-?\d+)?)$", out, re.MULTILINE))
     fit = StreamFit.load(fitted[1])
@@ -325,7 +326,7 @@ def test_inspect_an_exact_fit(tmp_path, capsys):
         assert float(found[3]) == pytest.approx(values[0] / values[1], abs=0.006)
         assert (found[7] is None) == (name == "none")
     assert "* p < 0.05" in out
-    assert f"effective rows    {learner.inference.effective_rows:,.0f}" in out
+    assert f"effective rows  {learner.inference.effective_rows:,.0f}" in out
 
 
 def test_inspect_says_when_intervals_cannot_be_trusted(tmp_path, capsys):
@@ -346,7 +347,7 @@ def regimes(stay, rows=60_000):
     return pa.table({"x": x, "y": x + np.where(state == 0, 3.0, -3.0)})
 
 
-def test_the_scale_of_correlation_is_found(tmp_path, capsys):
+def test_what_correlation_costs_is_found(tmp_path, capsys):
     """The regime's sign has the autocorrelation ρ^k with ρ = 2·0.99 − 1: a scale of −1/ln ρ = 49.5.
 
     Its autocorrelation time is (1 + ρ)/(1 − ρ) = 99; half of a gradient is of the intercept,
@@ -355,59 +356,38 @@ def test_the_scale_of_correlation_is_found(tmp_path, capsys):
     same relative error.
     """
     _, out = said_of(capsys, tmp_path, regimes(0.5))
-    assert "no correlation of the rows was found" in out and "errors are alike" not in out
+    assert "no correlation of the rows was found" in out
     model, out = said_of(capsys, tmp_path, regimes(0.99))
-    found = re.search(r"errors are alike over about (\d+) rows", out)
     worth = re.search(r"your 60,000 rows carry .* as about ([\d,]+) independent ones", out)
     independent = float(worth[1].replace(",", ""))
     assert 50.0 / 1.6 < 60_000 / independent < 50.0 * 1.4, out
-    assert 49.5 / 1.6 < int(found[1]) < 49.5 * 1.4, out
+    assert 49.5 / 1.6 < Facts(StreamFit.load(model)).correlation.scale < 49.5 * 1.4
     learner = StreamFit.load(model).learner
     assert independent == pytest.approx(learner.inference.effective_rows, rel=5e-3)
-
-
-def test_the_correlation_of_a_walk_is_not_hidden(tmp_path, capsys):
-    """The ladder's iterates follow this walk so closely that their gradients hide it."""
-    rng = np.random.default_rng(0)
-    walk = np.zeros(20_000)
-    for row in range(1, len(walk)):
-        walk[row] = 0.999 * walk[row - 1] + rng.standard_normal()
-    x = rng.standard_normal(len(walk))
-    _, out = said_of(capsys, tmp_path, pa.table({"x": x, "y": x + walk}))
-    worth = re.search(r"as (?:about|at most) ([\d,]+) independent ones", out)
-    assert 20_000 / float(worth[1].replace(",", "")) > 100.0
-
-
-def test_a_profile_along_the_path_says_so(tmp_path, capsys):
-    path = write(regimes(0.99), tmp_path / "d.parquet")
-    for options, along in (([], False), ([*LADDER, "--set", "memory=0"], True)):
-        assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q", *options) == 0
-        assert ("along the path of the weights" in capsys.readouterr().out) == along
+    options = ["--model", tmp_path / "m", "-q", *LADDER, "--set", "memory=0"]
+    assert run("fit", tmp_path / "d.parquet", "--target", "y", *options) == 0
+    assert "about the weights as at most" in capsys.readouterr().out  # the path hides a part
 
 
 def test_what_a_profile_says():
-    lengths = 16 * np.array([2, 4, 8, 16])
-    blocks = np.array([64, 32, 16, 4])
-    rising = Correlation.of(Profile(lengths, np.array([1.0, 2.0, 4.0, 8.0]), blocks), 2048)
+    """Catches a bound told as an estimate, and rows told to be independent because they are few."""
+    lengths, blocks = 16 * np.array([2, 4, 8, 16]), np.array([64, 32, 16, 4])
+
+    def said(*ratios, rows=2048, by=1, **given):
+        counts = blocks if by == 1 else rows // (lengths // by)
+        found = Correlation.of(Profile(lengths // by, np.array(ratios), counts), rows, **given)
+        return found, str(found)
+
+    rising, text = said(1.0, 2.0, 4.0, 8.0, effective=512.4)
     assert rising.lengths.tolist() == [32, 64, 128]  # the last level has too few blocks
-    assert rising.rising
-    said = "as at most 512 independent ones: errors are alike for longer than these rows can show"
-    assert next(rising.lines()).endswith(said)
-    level = Correlation.of(Profile(lengths, np.array([1.0, 4.0, 3.9, 8.0]), blocks), 2048)
-    assert f"errors are alike over about {level.scale} rows" in next(level.lines())
-    flat = Correlation.of(Profile(lengths, np.array([1.0, 1.1, 0.9, 1.0]), blocks), 2048)
-    assert (flat.correlated, flat.scale) == (False, 1)
-    short = Correlation.of(Profile(lengths, np.array([0.5, 0.6, 1.2, 1.0]), blocks), 2048)
-    assert (
-        next(short.lines()) == "no correlation of the rows was found, but they are too few to tell"
-    )
+    assert rising.rises and text.endswith("weights as at most 512 independent ones")
+    assert said(1.0, 4.0, 3.9, 8.0, effective=525.0)[1].endswith("as about 525 independent ones")
+    flat, text = said(1.0, 1.1, 0.9, 1.0)
+    assert (flat.found, flat.scale) == (False, 1) and "they count as independent" in text
+    assert said(0.5, 0.6, 1.2, 1.0)[1] == "too few rows to tell how correlated they are"
     # Yearly numbers of sunspots were told to be independent but for the next row.
-    ratios = np.array([1.0, 1.81, 2.71, 1.91])
-    spots = Correlation.of(Profile(lengths // 32, ratios, 309 // (lengths // 32)), 309, 90.0)
-    assert next(spots.lines()).endswith("weights as about 90 independent ones")
-    none = Correlation.of(Profile(lengths[:0], lengths[:0] / 1.0, blocks[:0]), 3)
-    assert "too few rows" in next(none.lines())
-    assert none.effective_sample_size == 3.0
+    spots = said(1.0, 1.81, 2.71, 1.91, rows=309, by=32, effective=90.0)[1]
+    assert spots.endswith("weights as about 90 independent ones")
 
 
 def test_errors_of_rounding_are_not_told_to_be_correlated(tmp_path, capsys):

@@ -11,9 +11,7 @@ import pyarrow as pa
 import pytest
 
 from mixfree.linear.losses import Squared
-from mixfree.streams import FitPlan, StreamFit
-from mixfree.streams.columns.column import Number
-from mixfree.streams.columns.encoder import Encoder
+from mixfree.streams import StreamFit
 from mixfree.streams.fit.timeline import CHUNK, MAX_BINS
 from mixfree.streams.report.facts import Facts
 from mixfree.streams.report.figures import course, effects
@@ -178,10 +176,3 @@ def test_the_command_that_reproduces_a_model_runs(tmp_path):
     assert again.plan == before.plan
     assert again.learner.weights.tobytes() == before.learner.weights.tobytes()
     assert again.used == before.used == 3000
-
-
-def test_a_fit_of_no_rows_has_no_page():
-    """Catches an index error, and a page of nothing."""
-    fit = StreamFit(FitPlan("y", "squared"), Encoder([Number("x")], Number("y")))
-    with pytest.raises(ValueError, match="the fit has learnt from no rows"):
-        page(fit)

@@ -61,9 +61,9 @@ def predict(
     """
     from mixfree.base.checks import check_one_of
     from mixfree.base.files import check_place
-    from mixfree.streams import Source, StreamFit, find_files, write_predictions
+    from mixfree.streams import Source, StreamFit, find_files
     from mixfree.streams.columns.encoder import POLICIES
-    from mixfree.streams.predict import beside, mark_of
+    from mixfree.streams.predict import Predictor, beside
     from mixfree.streams.read.files import STDIN
 
     files = find_files(data, format, header=not no_header)
@@ -73,19 +73,18 @@ def predict(
     fit = StreamFit.load(model)
     if missing is not None:
         fit.encoder.missing = check_one_of(missing, "missing", POLICIES)
-    columns = names(keep), interval, interval_of
+    predictor = Predictor(fit, names(keep), interval, interval_of)
     if output is not None:
-        mark = mark_of(fit, output, *columns)
-        check_place(output, "output", mark, [model, *(file.path for file in files)], force)
-        written = write_predictions(fit, Source(files), output, *columns)
+        inputs = [str(model), *(file.path for file in files)]
+        check_place(output, "output", predictor.mark(output), inputs, force)
+        written = predictor.write(Source(files), output)
         say(
             f"{written.rows:,} rows, {written.empty:,} of them without a prediction, "
             f"written to {output}"
         )
     else:
         try:
-            source = Source(files, arriving=True)
-            written = write_predictions(fit, source, sys.stdout.buffer, *columns)
+            written = predictor.write(Source(files, arriving=True), sys.stdout.buffer)
         except KeyboardInterrupt:  # all predictions so far have been written
             raise Exit(130) from None
     for column, count in written.unknown.most_common():

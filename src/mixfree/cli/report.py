@@ -73,7 +73,6 @@ def _fitted(
     """Fit data with the default settings."""
     from mixfree.cli.fit import progress, run
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
-    from mixfree.streams.report.facts import check_something_learnt
 
     files = find_files(list(data), format)
     if target is None:
@@ -82,5 +81,4 @@ def _fitted(
     with progress(source, quiet) as show:
         fitted = StreamFit.begin(source, FitPlan(target, exclude=names(exclude)))
         run(fitted, source, show)
-    check_something_learnt(fitted)
     return fitted

@@ -55,7 +55,8 @@ class Summary:
         return not all(math.isnan(line.std_error) for line in self.lines)
 
     @property
-    def _head(self) -> list[str]:
+    def head(self) -> list[str]:
+        """Names of the columns; those of the weights and of the end of the interval are empty."""
         ends = ["std. error", "t", "p", f"{100 * self.level:g} % interval", "", ""]
         return ["", "weight", *(ends if self._with_errors else [])]
 
@@ -67,16 +68,19 @@ class Summary:
                 found.append([f"class {line.label}"])
                 label = line.label
             found.append([line.feature, *_numbers(line), mark(line.p) if self.marked else ""])
-        return [row[: len(self._head)] for row in found]
+        return [row[: len(self.head)] for row in found]
 
     def __str__(self) -> str:
+        return "\n".join(self.text())
+
+    def text(self) -> list[str]:
+        """Return the lines of the table as printed."""
         name = max(map(len, self.facts))
         facts = [f"{fact:{name}}  {value}" for fact, value in self.facts.items()]
-        return "\n".join([*facts, "", *self.table(), "", *self.notes])
+        return [*facts, "", *self._table(), "", *self.notes]
 
-    def table(self) -> list[str]:
-        """Return the weights as lines of text."""
-        rows = [self._head, *self.cells()]
+    def _table(self) -> list[str]:
+        rows = [self.head, *self.cells()]
         widths = [max(len(row[k]) for row in rows if k < len(row)) for k in range(len(rows[0]))]
         return [
             "  ".join(
@@ -102,7 +106,7 @@ class Summary:
             return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
         facts, lines = (map(row, rows) for rows in (self.facts.items(), self.cells()))
-        tables = "".join(facts), row(self._head, "th") + "".join(lines)
+        tables = "".join(facts), row(self.head, "th") + "".join(lines)
         notes = "<br>".join(map(html.escape, self.notes))
         return "".join(f"<table>{table}</table>" for table in tables) + f"<p>{notes}</p>"
 

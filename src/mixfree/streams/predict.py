@@ -3,7 +3,7 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -22,7 +22,7 @@ from mixfree.streams.read.files import STDIN, StreamFile
 from mixfree.streams.read.source import Piece, Source
 from mixfree.streams.read.values import is_text, texts_in
 
-__all__ = ["ENDINGS", "Written", "beside", "mark_of", "write_predictions"]
+__all__ = ["ENDINGS", "Predictor", "Written", "beside", "write_predictions"]
 
 ENDINGS = (".parquet", ".csv", ".arrow")
 MARK = {b"mixfree": b"mixfree predictions"}  # metadata of Parquet and Arrow files
@@ -60,19 +60,7 @@ def write_predictions(
     interval, interval_of
         Level of intervals: of new rows, or of the mean if ``"mean"``; for classes, of sets of them.
     """
-    predictor = Predictor(fit, keep, interval, interval_of)
-    path = output if isinstance(output, str | os.PathLike) else None
-    ending = f".{source.files[0].format}" if path is None else Path(path).suffix
-    if path is not None and ending not in ENDINGS:
-        raise ValueError(f"output must end in {', '.join(ENDINGS)}, not be {str(path)!r}")
-    needed = fit.encoder.needed(fit.model.design)
-    if ending != ".jsonl":  # objects may lack columns
-        source.require_columns([*needed, *keep], "column")
-    numbers = [name for name in fit.encoder.numbers if name in needed and name not in keep]
-    source.open([*keep, *needed], numbers)
-    opened: Any = nullcontext(output) if path is None else replacing(path)
-    with opened as file, _writer(file, ending) as write:
-        return _written(predictor, source, write, row_by_row=path is None)
+    return Predictor(fit, keep, interval, interval_of).write(source, output)
 
 
 def beside(file: StreamFile) -> Path:
@@ -90,22 +78,8 @@ def beside(file: StreamFile) -> Path:
     return path.with_name(path.name.split(".")[0] + "-predictions" + ending)
 
 
-def mark_of(
-    fit: StreamFit,
-    output: str | os.PathLike[str],
-    keep: Sequence[str],
-    interval: float | None = None,
-    interval_of: str = "row",
-) -> bytes:
-    """Return the mark of a file of predictions; for CSV, its header."""
-    if Path(output).suffix != ".csv":
-        return MARK[b"mixfree"]
-    names = [*keep, *Predictor(fit, keep, interval, interval_of).names]
-    return ("\n" + ",".join('"' + name.replace('"', '""') + '"' for name in names) + "\n").encode()
-
-
 class Predictor:
-    """Predictions for encoded rows, which do not depend on the rows beside them.
+    """Predictions of rows, which do not depend on the rows beside them.
 
     Parameters are those of :func:`write_predictions`; ``names`` are those of the columns written.
     """
@@ -117,54 +91,95 @@ class Predictor:
         interval: float | None = None,
         interval_of: str = "row",
     ) -> None:
-        self.of_mean = check_one_of(interval_of, "interval_of", ("row", "mean")) == "mean"
-        if interval is not None:
-            _check_interval(fit, interval, self.of_mean)
         self.fit, self.model, self.keep, self.interval = fit, fit.model, keep, interval
         self.classes, self._weights = fit.encoder.classes, fit.model.learner.weights
-        ends = ["mean_lower", "mean_upper"] if self.of_mean else ["lower", "upper"]
-        if interval is None or self.classes is not None:
-            ends = [] if interval is None else ["set"]
-        labels = (f"probability of {label}" for label in self.classes or ())
-        self.names = ["prediction", *labels, *ends]
+        self.of_mean = check_one_of(interval_of, "interval_of", ("row", "mean")) == "mean"
+        ends = list[str]()
+        if interval is not None:
+            if not 0.0 < interval < 1.0:
+                raise ValueError(f"interval must be between 0 and 1, not {shown(interval)}")
+            if self.of_mean and self.classes is not None:
+                raise ValueError("`interval_of='mean'` applies to regressions only")
+            if not isinstance(fit.learner, ExactLearner):
+                raise ValueError("`interval` needs a model of the method exact")
+            if self.of_mean and not knows_intervals(fit.learner):
+                raise ValueError("`interval_of='mean'` needs a model without a half-life")
+            ends = ["mean_lower", "mean_upper"] if self.of_mean else ["lower", "upper"]
+            ends = ends if self.classes is None else ["set"]
+        self.names = [
+            "prediction",
+            *(f"probability of {each}" for each in self.classes or ()),
+            *ends,
+        ]
         for name in keep:
             if name in self.names:
                 raise ValueError(
                     f"keep must not contain {name!r}, the name of a column of predictions"
                 )
 
+    def mark(self, output: str | os.PathLike[str]) -> bytes:
+        """Return the mark of a file of predictions; for CSV, its header."""
+        if Path(output).suffix != ".csv":
+            return MARK[b"mixfree"]
+        names = ('"' + name.replace('"', '""') + '"' for name in (*self.keep, *self.names))
+        return f"\n{','.join(names)}\n".encode()
+
+    def write(self, source: Source, output: str | os.PathLike[str] | IO[bytes]) -> Written:
+        """Predict and write all batches; to a stream, also the rows before an invalid one."""
+        path = output if isinstance(output, str | os.PathLike) else None
+        ending = f".{source.files[0].format}" if path is None else Path(path).suffix
+        if path is not None and ending not in ENDINGS:
+            raise ValueError(f"output must end in {', '.join(ENDINGS)}, not be {str(path)!r}")
+        encoder, rows, empty = self.fit.encoder, 0, 0
+        needed, unknown = encoder.needed(self.model.design), encoder.unknown.copy()
+        if ending != ".jsonl":  # objects may lack columns
+            source.require_columns([*needed, *self.keep], "column")
+        numbers = [name for name in encoder.numbers if name in needed and name not in self.keep]
+        source.open([*self.keep, *needed], numbers)
+        opened: Any = nullcontext(output) if path is None else replacing(path)
+        with opened as file, _writer(file, ending) as write:
+            for piece in source.pieces():
+                try:
+                    found: Iterable[Any] = [self.batch(piece)]
+                except ValueError:
+                    if path is not None:
+                        raise
+                    every = range(piece.batch.num_rows)  # the invalid row raises again
+                    found = (self.batch(piece.slice(at, 1)) for at in every)
+                for batch, usable in found:
+                    write(batch, piece.file)
+                    rows, empty = rows + len(usable), empty + int((~usable).sum())
+            if rows == 0:
+                raise ValueError(f"{source.files[0]}: there are no rows")
+        return Written(rows, empty, encoder.unknown - unknown)
+
     def batch(self, piece: Piece) -> tuple[Any, Array]:
         """Return the batch to write, and which of its rows have a prediction."""
-        pyarrow = require("pyarrow")
         rows, usable = self.fit.encoder.encode_for_prediction(piece, self.model.design)
         columns = {name: piece.batch.column(name) for name in self.keep}
         with np.errstate(over="ignore", invalid="ignore"):
-            predicted = self.columns(rows, piece.file, piece.start)
+            outputs = predictions_apart(self._weights, rows)
+            single = self.classes is None
+            means = (
+                mean_of(self.fit.row_loss, outputs)[:, None] if single else probabilities(outputs)
+            )
+            finite = np.isfinite(means).all(axis=1)
+            if not finite.all():
+                where = f"{piece.file}, row {piece.start + int(finite.argmin()) + 1}"
+                raise ValueError(f"{where}, has values too large to predict")
+            predicted = [*means.T, *self._intervals(rows, outputs)]
+        if self.classes is not None:
+            predicted.insert(0, most_probable(outputs, np.array(self.classes)))
+        pyarrow = require("pyarrow")
         for name, values in zip(self.names, predicted, strict=True):
             columns[name] = pyarrow.array(np.ascontiguousarray(values), mask=~usable)
         return pyarrow.RecordBatch.from_pydict(columns, metadata=MARK), usable
 
-    def columns(self, rows: Array, file: str, start: int) -> list[Array]:
-        """Return one array per name; raise ValueError for the first row that is not finite."""
-        outputs = predictions_apart(self._weights, rows)
-        loss = self.fit.row_loss
-        single = self.classes is None
-        numbers = mean_of(loss, outputs)[:, None] if single else probabilities(outputs)
-        finite = np.isfinite(numbers).all(axis=1)
-        if not finite.all():
-            where = f"{file}, row {start + int(finite.argmin()) + 1}"
-            raise ValueError(f"{where}, has values too large to predict")
-        predicted = list(numbers.T)
-        if self.interval is not None:
-            predicted += self._intervals(rows, outputs, self.interval)
-        if self.classes is not None:
-            predicted.insert(0, most_probable(outputs, np.array(self.classes)))
-        return predicted
-
-    def _intervals(self, rows: Array, outputs: Array, level: float) -> list[Array]:
-        """Return the ends of intervals, or sets of classes as texts."""
-        loss, learner = self.fit.row_loss, self.model.learner
-        assert isinstance(learner, ExactLearner)
+    def _intervals(self, rows: Array, outputs: Array) -> list[Array]:
+        """Return the ends of intervals, or sets of classes as texts, if asked for."""
+        loss, learner, level = self.fit.row_loss, self.model.learner, self.interval
+        if level is None or not isinstance(learner, ExactLearner):
+            return []
         if self.of_mean:
             return [mean_of(loss, end) for end in learner.mean_interval(rows, level)]
         if self.classes is None:
@@ -173,44 +188,6 @@ class Predictor:
         kinds, which = np.unique(sets, axis=0, return_inverse=True)
         texts = ["|".join(np.array(self.classes)[kind]) for kind in kinds]
         return [np.array(texts, dtype=object)[which.ravel()]]
-
-
-def _check_interval(fit: StreamFit, level: float, of_mean: bool) -> None:
-    """Raise ValueError if the fit has no intervals for its predictions at that level."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"interval must be between 0 and 1, not {shown(level)}")
-    if of_mean and fit.encoder.classes is not None:
-        raise ValueError("`interval_of='mean'` applies to regressions only")
-    if not isinstance(fit.learner, ExactLearner):
-        raise ValueError("`interval` needs a model of the method exact")
-    if of_mean and not knows_intervals(fit.learner):
-        raise ValueError("`interval_of='mean'` needs a model without a half-life")
-
-
-def _written(
-    predictor: "Predictor", source: Source, write: Callable[[Any, str], None], row_by_row: bool
-) -> Written:
-    """Predict and write all batches; with ``row_by_row``, also the rows before an invalid one."""
-    unknown, rows, empty = predictor.fit.encoder.unknown, 0, 0
-    before = unknown.copy()
-
-    def answer(piece: Piece) -> None:
-        nonlocal rows, empty
-        batch, usable = predictor.batch(piece)
-        write(batch, piece.file)
-        rows, empty = rows + len(usable), empty + int((~usable).sum())
-
-    for piece in source.pieces():
-        try:
-            answer(piece)
-        except ValueError:
-            if not row_by_row:
-                raise
-            for at in range(piece.batch.num_rows):  # the invalid row raises again
-                answer(piece.slice(at, 1))
-    if rows == 0:
-        raise ValueError(f"{source.files[0]}: there are no rows")
-    return Written(rows, empty, unknown - before)
 
 
 @contextmanager

@@ -61,7 +61,8 @@ def save(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     header = json.dumps({"content": described, "arrays": kinds}, allow_nan=False).encode()
     with replacing(path) as file:
         digest = hashlib.sha256()
-        for part in (_FIXED.pack(MAGIC, VERSION, len(header)), header, *map(_bytes, arrays)):
+        little = (np.asarray(each, each.dtype.newbyteorder("<")).tobytes() for each in arrays)
+        for part in (_FIXED.pack(MAGIC, VERSION, len(header)), header, *little):
             digest.update(part)
             file.write(part)
         file.write(digest.digest())
@@ -136,7 +137,9 @@ def _parsed(body: memoryview, length: int) -> dict[str, Any]:
 def _array(kind: Any, body: memoryview) -> Array:
     """Read an array, described by ``[dtype, shape]``, from the beginning of ``body``."""
     match kind:
-        case [str() as name, list() as shape] if name in _DTYPES and _is_shape(shape):
+        case [str() as name, list() as shape] if name in _DTYPES and all(
+            type(length) is int and 0 <= length < MAX_AXIS for length in shape
+        ):
             dtype, count = np.dtype(name), math.prod(shape)
             if count * dtype.itemsize > len(body):
                 raise ValueError(f"an array of shape {shape} is longer than the file")
@@ -161,10 +164,6 @@ def _finite(word: str) -> float:
     return number
 
 
-def _is_shape(shape: list[Any]) -> bool:
-    return all(type(length) is int and 0 <= length < MAX_AXIS for length in shape)
-
-
 def _describe(value: Any, arrays: list[Array]) -> Any:
     """Return ``value`` as JSON, with its arrays appended to ``arrays``."""
     match value:
@@ -177,7 +176,10 @@ def _describe(value: Any, arrays: list[Array]) -> Any:
             for key in value:
                 if not isinstance(key, str):
                     raise ValueError(f"a model file cannot store the key {key!r}")
-            return {_escaped(key): _describe(each, arrays) for key, each in value.items()}
+            return {
+                f"${key}" if key.startswith("$") else key: _describe(each, arrays)
+                for key, each in value.items()
+            }
         case tuple():
             return {"$tuple": [_describe(each, arrays) for each in value]}
         case list():
@@ -215,15 +217,7 @@ def _restore(value: Any, arrays: list[Array | None], depth: int) -> Any:
     return value
 
 
-def _escaped(key: str) -> str:
-    return f"${key}" if key.startswith("$") else key
-
-
 def _unescaped(key: str) -> str:
     if key.startswith("$") and not key.startswith("$$"):
         raise ValueError(f"the key {key[:80]!r} is not part of the format")
     return key[1:] if key.startswith("$$") else key
-
-
-def _bytes(array: Array) -> bytes:
-    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()

@@ -1,42 +1,36 @@
 """The correlation of a stream, from the profile of a fit."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.linear.exact_learner import ExactLearner
-from mixfree.linear.learner_for import LinearLearner
-from mixfree.steps import CorrelationScale, Profile
+from mixfree.steps import Profile
 from mixfree.steps.profile import BLOCK_AT_HALF, MIN_BLOCKS, RISING, SUM_AT_HALF
 
-__all__ = ["NOTHING_TO_TELL", "Correlation"]
-
-NOTHING_TO_TELL = (
-    "the model fits every row up to rounding errors, which tell nothing about the correlation of "
-    "the rows"
-)
+__all__ = ["Correlation"]
 
 
 @dataclass(frozen=True)
 class Correlation:
-    """The correlation of the gradients of a stream.
+    """How much the errors of neighbouring rows are alike.
 
     ``ratios`` are the variance inflation of blocks of ``lengths`` rows, relative to independent
-    rows, with standard ``errors``. When :attr:`rising`, ``effective_sample_size``, the equivalent
-    number of independent rows, is an upper bound. Gradients ``along_path`` are taken at the
-    iterates of a run, which follow the stream.
+    rows, with standard ``errors``. The errors are alike over ``scale`` rows, and all rows are
+    worth ``effective_sample_size`` independent ones; if the inflation still ``rises`` at the
+    longest blocks, the first is a lower bound and the second an upper one. Errors ``along_path``
+    are those of iterates, which follow the stream and hide part of its correlation.
     """
 
     lengths: Array
     ratios: Array
     errors: Array
-    estimate: CorrelationScale
+    scale: int
+    rises: bool
     rows: int
     effective_sample_size: float
-    along_path: bool = True
+    along_path: bool
 
     @classmethod
     def of(cls, profile: Profile, rows: int, effective: float | None = None) -> "Correlation":
@@ -49,40 +43,21 @@ class Correlation:
         --------
         >>> profile = Profile(np.array([32, 64]), np.array([2.0, 4.0]), np.array([64, 32]))
         >>> found = Correlation.of(profile, rows=2048)
-        >>> found.scale, found.effective_sample_size, found.rising
+        >>> found.scale, found.effective_sample_size, found.rises
         (7, 512.0, True)
         """
         along_path = effective is None
         lengths, ratios, blocks = (each[profile.blocks >= MIN_BLOCKS] for each in profile)
-        estimate = profile.correlation_scale(BLOCK_AT_HALF if along_path else SUM_AT_HALF)
+        scale, resolved = profile.correlation_scale(BLOCK_AT_HALF if along_path else SUM_AT_HALF)
         if effective is None or np.isnan(effective):
             effective = rows / float(ratios.max(initial=1.0))
         errors = ratios * np.sqrt(2.0 / blocks)
-        return cls(lengths, ratios, errors, estimate, rows, effective, along_path)
-
-    @classmethod
-    def of_learner(cls, learner: LinearLearner) -> "Correlation | None":
-        """Return the correlation of a learner's rows, None without a profile."""
-        profile = learner.profile()
-        if profile is None:
-            return None
-        effective = learner.inference.effective_rows if isinstance(learner, ExactLearner) else None
-        return cls.of(profile, learner.samples, effective)
+        return cls(lengths, ratios, errors, round(scale), not resolved, rows, effective, along_path)
 
     @property
-    def scale(self) -> int:
-        """Rows over which gradients stay correlated; a lower bound when :attr:`rising`."""
-        return round(self.estimate.samples)
-
-    @property
-    def correlated(self) -> bool:
+    def found(self) -> bool:
         """Whether some blocks vary more than blocks of independent rows."""
         return float(self.ratios.max(initial=1.0)) > RISING
-
-    @property
-    def rising(self) -> bool:
-        """Whether the inflation still rises at the longest blocks."""
-        return not self.estimate.resolved
 
     def plain(self) -> dict[str, Any]:
         """Return all numbers by name."""
@@ -90,35 +65,20 @@ class Correlation:
         profile = np.column_stack([self.lengths, self.ratios, self.errors]).tolist()
         return {
             "scale": self.scale,
-            "resolved": not self.rising,
+            "resolved": not self.rises,
             "effective_sample_size": self.effective_sample_size,
             "along_path": self.along_path,
             "profile": [dict(zip(names, each, strict=True)) for each in profile],
         }
 
-    def lines(self) -> Iterator[str]:
-        """Yield the findings in words."""
-        if self.ratios.size < 2:
-            yield "too few rows to tell how correlated they are"
-            return
-        if not self.correlated:
-            few = ", but they are too few to tell" if self.rising else ": they count as independent"
-            yield f"no correlation of the rows was found{few}"
-            return
-        about, less = "about", ""
-        if self.rising:
-            about, less = "at most", ": errors are alike for longer than these rows can show"
-        elif self.scale > 1:
-            less = f": errors are alike over about {self.scale:,} rows"
-        yield (
-            f"your {self.rows:,} rows carry as much information about the weights as {about} "
-            f"{_rounded(self.effective_sample_size):,} independent ones{less}"
+    def __str__(self) -> str:
+        """Return what it means for the weights, in one sentence."""
+        if self.ratios.size < 2 or (self.rises and not self.found):
+            return "too few rows to tell how correlated they are"
+        if not self.found:
+            return "no correlation of the rows was found: they count as independent"
+        worth = round(float(f"{self.effective_sample_size:.3g}"))
+        return (
+            f"your {self.rows:,} rows carry as much information about the weights as "
+            f"{'at most' if self.rises or self.along_path else 'about'} {worth:,} independent ones"
         )
-        if self.along_path:
-            yield "measured along the path of the weights, which hides part of the correlation"
-
-
-def _rounded(value: float) -> int:
-    """Round to three digits."""
-    whole = round(value)
-    return round(whole, 3 - len(str(whole))) if whole > 999 else whole

@@ -9,13 +9,13 @@ import numpy as np
 import mixfree
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact_learner import ExactLearner, knows_intervals
-from mixfree.linear.summary import Line, lines_of
+from mixfree.linear.summary import Line, Summary, lines_of, summary_of
 from mixfree.streams.columns.column import Column, Number
 from mixfree.streams.columns.target import label
 from mixfree.streams.columns.time import Time
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.fit.timeline import CHUNK
-from mixfree.streams.report.correlation import NOTHING_TO_TELL, Correlation
+from mixfree.streams.report.correlation import Correlation
 from mixfree.streams.report.metrics import ROUNDING, metrics, quality
 
 __all__ = ["Facts", "check_something_learnt"]
@@ -49,7 +49,7 @@ class Facts:
     @cached_property
     def quality(self) -> dict[str, list[list[str]]]:
         """The metrics as tables, by the rows they are about."""
-        return quality(self.fit, self.metrics)
+        return quality(self.fit, self.metrics, self.forgets)
 
     @cached_property
     def only_rounding(self) -> bool:
@@ -60,16 +60,32 @@ class Facts:
         sizes = np.abs(rows) @ np.abs(learner.weights[0, : rows.shape[1]]) + np.abs(targets)
         return bool(self.metrics["in_sample"]["rmse"] <= ROUNDING * sizes.mean())
 
+    @property
+    def forgets(self) -> bool:
+        """Whether old rows are forgotten, so that the weights are not for them."""
+        return getattr(self.fit.learner, "forgetting", None) is not None
+
     @cached_property
     def correlation(self) -> Correlation | None:
         """The correlation of the rows; None if the errors are rounding or there is no profile."""
-        return None if self.only_rounding else Correlation.of_learner(self.fit.model.learner)
+        learner = self.fit.model.learner
+        if self.only_rounding or (profile := learner.profile()) is None:
+            return None
+        effective = learner.inference.effective_rows if isinstance(learner, ExactLearner) else None
+        return Correlation.of(profile, learner.samples, effective)
 
     @cached_property
-    def weights(self) -> list[Line]:
-        """All weights per output with their intervals, the intercept last."""
-        model = self.fit.model
-        return lines_of(model.learner, model.features, self.fit.encoder.classes or ())
+    def summary(self) -> Summary:
+        """The table of all weights, with intervals and tests of columns of several features."""
+        model, labels = self.fit.model, self.fit.encoder.classes or ()
+        if self.only_rounding or not isinstance(model.learner, ExactLearner):
+            errors = "rounding only" if self.only_rounding else "unknown: the method is iterative"
+            about = {"rows": f"{self.fit.used:,}", "errors": errors}
+            lines = lines_of(model.learner, model.features, labels)
+            return Summary(about, lines, {}, "", 0.95, marked=False)
+        several = [(column.name, places) for column, places in self.used_columns if len(places) > 1]
+        groups = {f"{name} as a whole": places for name, places in several}
+        return summary_of(model.learner, model.features, labels, groups)
 
     @cached_property
     def effects(self) -> Array:
@@ -106,7 +122,7 @@ class Facts:
         if fit.timeline.tested < FEW_TESTED or fit.plan.loss != "squared":
             return None
         inside, ahead = (self.metrics[name]["r2"] for name in ("in_sample", "test_then_train"))
-        lasting = self.correlation is not None and self.correlation.rising
+        lasting = self.correlation is not None and self.correlation.rises
         changes = knows_intervals(learner) and (learner.inference.changed or lasting)
         if not (changes and ahead < inside - MUCH):
             return None
@@ -155,7 +171,7 @@ class Facts:
         return found | {
             "plan": ", ".join(f"{name}={value!r}" for name, value in fit.plan.given().items()),
             "files": [{"name": file.name, "rows": file.rows} for file in fit.read_record.files],
-            "weights": [dict(zip(names, each, strict=True)) for each in self.weights],
+            "weights": [dict(zip(names, each, strict=True)) for each in self.summary.lines],
         }
 
     def _leaks(self) -> Iterator[str]:
@@ -164,13 +180,12 @@ class Facts:
         if self.only_rounding:
             largest = np.abs(self.effects[0]) > EXPLAINS * targets.std()
             names = [column.name for column, places in self.used_columns if largest[places].any()]
-            if not names:
-                return  # the target itself varies no more than rounding
             listed = ", ".join(map(repr, names[:MAX_NAMED])) + ", …" * (len(names) > MAX_NAMED)
-            yield (
-                f"{fit.encoder.target!r} is computed from other columns, up to rounding: {listed}; "
-                "`exclude` those that are not known before the target"
-            )
+            if names:  # otherwise the target itself varies no more than rounding
+                yield (
+                    f"{fit.encoder.target!r} is computed from other columns, up to rounding: "
+                    f"{listed}; `exclude` those that are not known before the target"
+                )
             return
         classes, counts = np.unique(targets, return_counts=True)
         of, regression = targets[:, None], fit.encoder.classes is None
@@ -207,16 +222,14 @@ class Facts:
 
     def _trends(self) -> Iterator[str]:
         """Yield notes on dates whose trend explains the target, while only cycles are used."""
-        fit, learner = self.fit, self.fit.learner
-        if fit.used < MIN_ROWS or not (fit.encoder.growing and isinstance(learner, ExactLearner)):
+        fit, kept = self.fit, self.fit.reservoir
+        if fit.encoder.classes is not None or not fit.encoder.growing or fit.used < MIN_ROWS:
             return
         for column in fit.encoder.columns:
-            place = column.place("days") if isinstance(column, Time) else -1
-            if place < 0 or f"{column.name}: days" in fit.model.features:
-                continue
-            alone = np.eye(fit.encoder.width)[:, [place]]
-            found = learner.solved([alone, alone[:, :0]])
-            if found and found[1][1] > 0.0 and (share := 1.0 - found[0][1] / found[1][1]) > TREND:
+            used = f"{column.name}: days" in fit.model.features
+            place = column.place("days") if isinstance(column, Time) and not used else -1
+            share = _explained(kept.rows[:, [place]], kept.targets[:, None]) if place >= 0 else 0.0
+            if share > TREND:
                 yield (
                     f"{column.name!r} as a number explains {100 * share:.0f} % of "
                     f"{fit.encoder.target!r}; `time='linear'` uses it so"
@@ -226,7 +239,10 @@ class Facts:
         """Yield why intervals, or the model itself, may not be reliable."""
         fit, features = self.fit, len(self.fit.model.features)
         if self.only_rounding:
-            yield NOTHING_TO_TELL
+            yield (
+                "the model fits every row up to rounding errors, which tell nothing about the "
+                "correlation of the rows"
+            )
         elif knows_intervals(fit.model.learner) and fit.model.learner.inference.remark:
             yield fit.model.learner.inference.remark
         if fit.plan.loss == "squared" and fit.used <= features + 1:
@@ -254,16 +270,12 @@ class Facts:
 
     def _codes(self) -> Iterator[str]:
         """Yield notes on numbers at the edge of a column, far from the others and frequent."""
-        model = self.fit.model
         for column, places in self.used_columns:
-            if not (type(column) is Number and column.name == model.features[places[0]]):
-                continue
-            values = model.rows[:, places[0]]
-            for edge in (values.min(), values.max()):
+            values = self.fit.model.rows[:, places[0]]
+            for edge in (values.min(), values.max()) if type(column) is Number else ():
                 others = values[values != edge]
                 share = 1.0 - len(others) / len(values)
-                many = len(values) - len(others) >= MIN_ALIKE and share >= OFTEN
-                if not many or len(np.unique(others)) < DIFFERENT:
+                if share < max(OFTEN, MIN_ALIKE / len(values)) or len({*others}) < DIFFERENT:
                     continue
                 if np.abs(others - edge).min() > np.ptp(others):
                     yield (
@@ -278,23 +290,16 @@ class Facts:
             yield f"targets other than {named} are too rare to be in the sample of rows"
             return
         model, constant = (self.metrics[what]["loss"] for what in ("in_sample", "constant"))
-        forgets = isinstance(fit.learner, ExactLearner) and fit.learner.forgetting is not None
-        if model <= constant * (1.0 + ROUNDING) or forgets:
-            return
-        remedy = "there may be too few rows for so many features; `l2` helps"
-        if not isinstance(fit.learner, ExactLearner):
-            size = 1.0 if fit.encoder.classes else float(np.sqrt((targets**2).mean()))
-            remedy = f"more rows may help, or `step_scale={size:.3g}`, the size of the target"
-            alpha = getattr(fit.learner.optimizer.step, "alpha", None)
-            start = np.zeros_like(fit.learner.predict(fit.model.rows))
-            if alpha is not None and model > fit.learner.loss.value(start, targets).mean():
-                remedy = f"the steps are too long, `step_scale={alpha / 10.0:.3g}` helps"
-        yield f"worse than the best constant: {remedy}"
+        if model > constant * (1.0 + ROUNDING) and not self.forgets:
+            remedy = "there may be too few rows for so many features; `l2` helps"
+            if not isinstance(fit.learner, ExactLearner):
+                remedy = "more rows may help, or another `step_scale`; the ladder finds its own"
+            yield f"worse than the best constant: {remedy}"
 
 
 def check_something_learnt(fit: StreamFit) -> None:
     """Raise ValueError if there were no rows to learn from, or all had the same target."""
-    if fit.used == 0:
+    if not fit.used:
         reasons = "; ".join(f"{n:,}: {why}" for why, n in fit.encoder.left_out.items())
         raise ValueError(f"all {fit.read:,} rows were left out ({reasons})")
     if fit.used == 1:

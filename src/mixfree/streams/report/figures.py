@@ -97,15 +97,13 @@ def effects(facts: Facts, most: int = EFFECTS) -> list[Line]:
 
     They are in the units of the prediction, in decreasing order.
     """
-    (outputs, columns), found = facts.fit.model.learner.weights.shape, []
+    columns, spreads = facts.fit.model.learner.weights.shape[1], facts.fit.model.rows.std(axis=0)
+    found = []
     for place in np.argsort(-np.abs(facts.effects), axis=None, kind="stable")[:most].tolist():
-        output, feature = divmod(place, facts.effects.shape[1])
-        each, spread = (
-            facts.weights[output * columns + feature],
-            facts.fit.model.rows[:, feature].std(),
-        )
-        name = each.feature if outputs == 1 else f"{each.feature} → {each.label}"
-        weight, low, high = (spread * end for end in (each.weight, each.low, each.high))
+        output, feature = divmod(place, len(spreads))
+        each = facts.summary.lines[output * columns + feature]
+        name = each.feature if each.label is None else f"{each.feature} → {each.label}"
+        weight, low, high = (spreads[feature] * end for end in (each.weight, each.low, each.high))
         found.append(each._replace(feature=name, weight=weight, low=low, high=high))
     return found
 
@@ -165,16 +163,17 @@ def _draw_effects(found: Sequence[Line], unit: str) -> Any:
     # By place, since names may be the same once they are truncated.
     names = {-place: _drawn(each.feature) for place, each in enumerate(found)}
     figure.yaxis.update(ticker=[*names], major_label_overrides=names)
-    for hollow, colour in ((False, BLUE), (True, GREY)):
-        places = [place for place in names if found[-place].may_be_zero == hollow]
-        columns: dict[str, Any] = {"place": places, "feature": [names[each] for each in places]}
-        for name in ("weight", "low", "high"):
-            columns[name] = [getattr(found[-place], name) for place in places]
-        source = _source(columns)
-        if has_ends:
-            figure.segment("low", "place", "high", "place", source=source, color=colour, width=2)
-        style = {"line_color": colour, "fill_color": None if hollow else colour}
-        figure.scatter("weight", "place", source=source, size=9, width=2, **style)
+    columns = {
+        **{name: [getattr(each, name) for each in found] for name in ("weight", "low", "high")},
+        "place": [*names],
+        "feature": [*names.values()],
+        "colour": [GREY if each.may_be_zero else BLUE for each in found],
+        "filled": [0.0 if each.may_be_zero else 1.0 for each in found],
+    }
+    style = {"source": _source(columns), "color": "colour", "width": 2}
+    if has_ends:
+        figure.segment("low", "place", "high", "place", **style)
+    figure.scatter("weight", "place", fill_alpha="filled", size=9, **style)
     _rule(figure, "height", 0.0)
     return figure
 
@@ -198,7 +197,7 @@ def _draw_correlation(found: Correlation) -> Any:
     figure.line("length", "ratio", source=source, color=BLUE, width=2)
     figure.scatter("length", "ratio", source=source, color=BLUE, size=7)
     _rule(figure, "width", 1.0)
-    if found.correlated:
+    if found.found:
         _rule(figure, "height", max(found.scale, 1), **DASHED)
     return figure
 

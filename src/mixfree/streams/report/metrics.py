@@ -31,48 +31,45 @@ def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
         sample = Timeline.start(loss.outputs, len(fit.encoder.classes or ()))
         sample.renew(1, learner.weights, best_constant(loss, targets), rows.shape[1])
         sample.add(loss, rows, targets, np.zeros(0, "M8[us]"))
-        inside = {"in_sample": _measures(fit, sample), "constant": _measures(fit, sample, CONSTANT)}
-        if "auc" in inside["in_sample"]:
-            inside["in_sample"]["auc"] = _area(
-                *_by_score(compare(loss, learner.weights, rows, targets))
-            )  # not by a histogram
+        courses = {"in_sample": (sample, ""), "constant": (sample, CONSTANT)}
+        if fit.timeline.tested:
+            courses["test_then_train"] = (fit.timeline, "")
+            courses["test_then_train_constant"] = (fit.timeline, CONSTANT)
+        found = {name: _measures(fit, *course) for name, course in courses.items()}
+        if "auc" in found["in_sample"]:  # not by a histogram
+            outcomes = compare(loss, learner.weights, rows, targets)
+            found["in_sample"]["auc"] = _area(*_by_score(outcomes))
         if known := of_all_rows(fit):
-            for measures, squares in zip(inside.values(), known, strict=True):
-                measures |= {"r2": 1.0 - squares / known[1], "rmse": squares**0.5}
-                measures["loss"] = 0.5 * squares
-        if not fit.timeline.tested:
-            return inside
-        ahead = {"test_then_train": _measures(fit, fit.timeline)}
-        return inside | ahead | {"test_then_train_constant": _measures(fit, fit.timeline, CONSTANT)}
+            for name, squares in zip(("in_sample", "constant"), known, strict=True):
+                found[name] |= {"r2": 1.0 - squares / known[1], "rmse": squares**0.5}
+                found[name]["loss"] = 0.5 * squares
+    return found
 
 
-def quality(fit: StreamFit, found: Mapping[str, Mapping[str, float]]) -> dict[str, list[list[str]]]:
+def quality(
+    fit: StreamFit, found: Mapping[str, Mapping[str, float]], forgets: bool
+) -> dict[str, list[list[str]]]:
     """Return tables of :func:`metrics` by the rows they are about, one line per model.
 
-    The loss is in them only if no other metric is equivalent to it.
+    The loss is in them only if no other metric is equivalent to it, and rows that the model
+    ``forgets`` only if it has predicted none.
     """
-    kept, tested = len(fit.model.rows), fit.timeline.tested
-    rows = f"a uniform sample of {kept:,} rows, which depends on their order"
-    if kept == fit.used:
-        rows = "all rows"
-    elif of_all_rows(fit):
-        rows = f"all rows (MAE: {rows})"
-    if isinstance(fit.model.learner, ExactLearner) and fit.model.learner.forgetting is not None:
-        rows += ", by the final weights"
-    models = {"in_sample": "the model", "constant": "the best constant prediction"}
-    tables = {f"in-sample: {rows}": models}
+    kept, tested, tables = len(fit.model.rows), fit.timeline.tested, {}
+    if not (forgets and tested > 1):
+        rows = "all rows" if kept == fit.used else f"{kept:,} rows drawn at random"
+        caption = f"in-sample: {f'all rows (MAE: {rows})' if of_all_rows(fit) else rows}"
+        tables[caption] = {"in_sample": "the model", "constant": "the best constant prediction"}
     if tested > 1:
         caption = f"test-then-train: {tested:,} rows, each predicted before it was learnt"
         constant = "the best constant of the rows before"
         tables[caption] = {"test_then_train": "the model", "test_then_train_constant": constant}
     equivalent = fit.plan.loss in ("squared", "logistic")
     names = [each for each in found["in_sample"] if not (equivalent and each == "loss")]
+    head = ["", *(NAMES.get(name, name.replace("_", " ")) for name in names)]
 
     def line(what: str, model: str) -> list[str]:
-        values = (found[what][name] for name in names)
-        return [model, *("unknown" if value != value else f"{value:.4g}" for value in values)]
+        return [model, *(f"{found[what][name]:.4g}".replace("nan", "unknown") for name in names)]
 
-    head = ["", *(NAMES.get(name, name.replace("_", " ")) for name in names)]
     return {
         caption: [head, *(line(*each) for each in models.items())]
         for caption, models in tables.items()

@@ -5,7 +5,6 @@ import platform
 import re
 from collections.abc import Callable
 from importlib.resources import files
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from mixfree.base.extras import require
 from mixfree.base.files import replacing
 from mixfree.base.terminal import literal
 from mixfree.streams.fit.stream_fit import StreamFit
-from mixfree.streams.report.facts import Facts
+from mixfree.streams.report.facts import Facts, check_something_learnt
 from mixfree.streams.report.figures import course, effects, figures, shortened
 
 __all__ = ["MARK", "page", "write_page"]
@@ -60,22 +59,19 @@ def write_page(
 
 def page(fit: StreamFit, words: Words = str, command: str | None = None) -> str:
     """Return the page of :func:`write_page`, which needs no network."""
-    if not fit.used:
-        raise ValueError("the fit has learnt from no rows: there is nothing to report")
+    check_something_learnt(fit)
     facts = Facts(fit)
     shown: Any = {"course": course(fit), "effects": effects(facts)}
     markup = require("markupsafe").Markup
     script, parts = require("bokeh.embed").components(figures(facts, **shown))
     resources = require("bokeh.resources").Resources(mode="inline", components=["bokeh"])
-    versions = {"mixfree": mixfree.__version__, "numpy": np.__version__}
     found: str = _template(words).render(
         facts=facts,
         fit=fit,
         target=shortened(fit.encoder.target),
         **shown,
-        isfinite=isfinite,
         command=command,
-        versions=versions | {"python": platform.python_version()},
+        versions=(mixfree.__version__, np.__version__, platform.python_version()),
         figures={name: markup(part) for name, part in parts.items()},
         library=markup(resources.render_js()),
         script=markup(script),

@@ -10,10 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from mixfree.base.files import replacing
-from mixfree.base.terminal import literal
 from mixfree.linear.exact.forgetting import Forgetting
 from mixfree.linear.exact_learner import ExactLearner
-from mixfree.linear.summary import Summary, summary_of
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.report.facts import Facts
 
@@ -36,7 +34,7 @@ def lines(facts: Facts) -> Iterator[str]:
         "quality", (line for each in facts.quality.items() for line in _aligned(*each))
     )
     if facts.correlation is not None:
-        yield from _under("stream", facts.correlation.lines())
+        yield from _under("stream", [str(facts.correlation)])
     yield from _under("note", facts.notes)
 
 
@@ -51,10 +49,11 @@ def _rows_read(fit: StreamFit) -> Iterator[str]:
     """Yield the rows read and left out, and what the first rows did not show."""
     left_out = sum(fit.encoder.left_out.values())
     rate = fit.read / fit.seconds if fit.seconds > 0 else float("nan")
-    exact = isinstance(fit.learner, ExactLearner)
-    compiled = "" if exact else ", including compilation if this was the first fit"
-    yield f"{fit.read:,} read, {fit.used:,} used, {left_out:,} left out"
-    yield f"{rate:,.0f} rows per second{compiled}"
+    compiled = ", including compilation if this was the first fit"
+    yield (
+        f"{fit.read:,} read, {fit.used:,} used, {left_out:,} left out; {rate:,.0f} rows per second"
+        f"{'' if isinstance(fit.learner, ExactLearner) else compiled}"
+    )
     for reason, count in fit.encoder.left_out.most_common():
         yield f"{count:,} left out: {reason}"
     for count, first in fit.encoder.not_parsed.values():
@@ -107,58 +106,41 @@ def _exactness(learner: ExactLearner) -> Iterator[str]:
 
 
 def _half_lives(forgetting: Forgetting) -> Iterator[str]:
-    """Yield the half-lives of the weights, and which predicted best when."""
-    changes, best = forgetting.history, forgetting.half_life
-    if not changes:
-        yield f"forgets old rows: a row counts half after {best:,.0f} rows"
+    """Yield the half-lives of the weights, and since when which one predicts best."""
+    if not forgetting.history:
+        yield f"forgets old rows: a row counts half after {forgetting.half_life:,.0f} rows"
         return
     parts = sorted(forgetting.shares.items(), key=lambda part: -part[1])
-    mixed = (f"{share:.0%} {_rows(life)}" for life, share in parts if share >= 0.005)
-    yield f"forgets old rows: the half-life that predicts best is {_rows(best)}"
-    yield f"the weights are a mixture of half-lives: {', '.join(mixed)}"
-    if len(changes) > 1:
-        row, life = changes[-1]
-        yield f"the best one changed {len(changes) - 1:,} times, last at row {row:,}: {_rows(life)}"
+    mixed = (f"{_rows(life)} ({100 * share:.0f} %)" for life, share in parts if share >= 0.005)
+    row, best = forgetting.history[-1]
+    yield f"forgets old rows, by a mixture of half-lives: {', '.join(mixed)}"
+    yield f"from row {row:,} on, the half-life that predicts best is {_rows(best)}"
 
 
 def _rows(half_life: float) -> str:
-    return "never" if half_life == math.inf else f"{half_life:,.0f} rows"
+    return "infinite" if half_life == math.inf else f"{half_life:,.0f} rows"
 
 
 def weights(facts: Facts, top: int) -> Iterator[str]:
     """Yield a table of the weights with the largest effects, and tests of whole columns."""
-    fit, model = facts.fit, facts.fit.model
-    (outputs, columns), features = model.learner.weights.shape, len(model.features)
-    order = np.argsort(-np.abs(facts.effects).max(axis=0), kind="stable")[:top]
-    places = [*order.tolist(), *range(features, columns)]
-    every = (facts.weights[i * columns + k] for i in range(outputs) for k in places)
-    lines = [line._replace(feature=literal(line.feature)) for line in every]
-    found = Summary({}, lines, {}, "", 0.95)
-    if isinstance(model.learner, ExactLearner):
-        groups = {
-            f"{literal(column.name)} as a whole": places
-            for column, places in facts.used_columns
-            if len(places) > 1
-        }
-        found = summary_of(model.learner, model.features, fit.encoder.classes or (), groups)
-        found = replace(found, lines=lines)
+    (outputs, columns), features = facts.fit.model.learner.weights.shape, facts.effects.shape[1]
+    order = np.argsort(-np.abs(facts.effects).max(axis=0), kind="stable")[:top].tolist()
+    places = [*order, *range(features, columns)]
+    lines = [facts.summary.lines[i * columns + k] for i in range(outputs) for k in places]
     yield (
-        f"weights    the {len(order)} of {features:,} with the largest effects per standard "
-        "deviation, in the units of the data"
+        f"weights    {len(order)} of {features:,} in the units of the data, those with the largest "
+        "effects per standard deviation first"
     )
-    yield from (f"  {line}".rstrip() for line in found.table())
-    if facts.only_rounding:
-        yield "           the intervals show rounding errors only: the model fits every row"
-        return
-    yield from (f"  {name:16}  {literal(value)}" for name, value in found.facts.items())
-    yield from (f"  {note}" for note in found.notes if note)
+    yield from (f"  {line}".rstrip() for line in replace(facts.summary, lines=lines).text())
 
 
 def write_weights(facts: Facts, path: str | os.PathLike[str]) -> int:
     """Write all weights to a CSV file atomically; return their number."""
     text = io.StringIO()
-    rows = ([*each[:2], *("" if n != n else repr(n) for n in each[2:])] for each in facts.weights)
+    rows = [
+        [*each[:2], *("" if n != n else repr(n) for n in each[2:])] for each in facts.summary.lines
+    ]
     csv.writer(text, lineterminator="\n").writerows(rows)
     with replacing(path) as file:
         file.write(HEADER.lstrip() + text.getvalue().encode())
-    return len(facts.weights)
+    return len(rows)

@@ -1,7 +1,6 @@
 """The ladder for PyTorch: vector updates around the scalar rule of the reference."""
 
 import math
-from collections.abc import Iterable
 from functools import reduce
 from types import SimpleNamespace
 from typing import Any
@@ -107,73 +106,84 @@ class Ladder(StreamOptimizer):
 
     def _take(self, given: list[Given]) -> bool | None:
         params = self._parameters()
-        if not math.isfinite(norm([g for each in given for g in each.gradients], params[0])):
-            return None
-        run, whole = self.run, self._whole(params)
-        points = {p: self._point(p) for p in params}
-        gradients: dict[Any, Any] = dict.fromkeys(params)
+        whole, points = self._whole(params), [self._point(p) for p in params]
+        gradients: list[Any] = [None] * len(points)
         for each in given:
-            for p, g in zip(each.params, each.gradients, strict=True):
-                gradients[p] = g if g.dtype == points[p].dtype else g.to(points[p].dtype)
+            for i, g in zip(each.places, each.gradients, strict=True):
+                gradients[i] = g.to(points[i].dtype)
+        for i, x in enumerate(points):
+            if gradients[i] is None:
+                gradients[i] = x.new_zeros(()).expand_as(x)  # without memory of its own
+        sampled = self._sample.of(gradients)
+        vector = [sampled] if self._sample.complete else gradients
+        if not math.isfinite(norm(vector, params[0])):
+            return None
         self._count_step()
-        if run["alpha"] is None:
-            self._search(whole, gradients, points)
-        for group, moving, _ in given:
-            self._move(group, moving, [gradients[p] for p in moving], [points[p] for p in moving])
-        self._climb(whole, gradients)
+        if self.run["alpha"] is None:
+            self._search(whole, sampled, points)
+        for each in given:
+            self._move(each, [gradients[i] for i in each.places], [points[i] for i in each.places])
+        self._climb(whole, vector, params)
         return True
 
-    def _search(self, whole: dict[str, Any], gradients: Any, points: Any) -> None:
+    def _search(self, whole: dict[str, Any], g: torch.Tensor, points: Tensors) -> None:
         """Update r̄ and λ, and restart from the mean point if the run has arrived."""
         run, t, moved = self.run, self.steps, 0.0
         mean = "average" if run["output"] == "recent" else "mean"
         if mean == "mean":
             self._lerp(mean, rule.newest_share(t))
-        x, g = self._sample(points.values(), SAMPLE), self._sample(gradients.values(), SAMPLE)
         rates = [float(group["lr"]) for group in self.param_groups for _ in group["params"]]
         if any(rate != 1.0 for rate in rates):
-            pairs = zip(rates, points.values(), strict=True)
-            g *= self._sample([torch.full_like(at, rate) for rate, at in pairs], SAMPLE)
-        found = rule.pull(whole["weighted_sum"], whole["origin"], g, x, run["lam"])
-        whole["weighted_sum"], (size, along) = found[0], torch.stack(found[1:]).tolist()
+            pairs = zip(rates, points, strict=True)
+            g = g * self._sample.of([x.new_full((), rate).expand_as(x) for rate, x in pairs])
+        size, along = self._pull(whole, g, self._sample.of(points))
         if rule.ends_epoch(t):
-            means = self._sample([self.state[p][mean] for p in points], SAMPLE)
+            means = self._sample.of([self.state[p][mean] for p in self._parameters()])
             moved = float((means - whole["before"]).abs().amax())
-            whole["before"] = means
+            whole["before"] = means.clone()
         scale = Scale(run["rbar"], run["lam"], run["numerator"] + along, run["margin"])
         arrived, scale = rule.update_scale(Numbers, scale, size, moved)
         run.update(scale._asdict())
         if arrived:
             whole["origin"] = means.clone()
             whole["weighted_sum"].zero_()
-        most = farthest(next(iter(points.values())).dtype == torch.float64)
+        most = farthest(points[0].dtype == torch.float64)
         if run["lam"] > most:
             raise ValueError(
                 f"steps exceed {most:.0e} at sample {self.samples + 1}: the loss falls without "
                 "end, or its gradient never changes; the parameters no longer move"
             )
 
-    def _move(
-        self, group: dict[str, Any], params: Tensors, gradients: Tensors, at: Tensors
-    ) -> None:
+    def _pull(self, whole: dict[str, Any], g: torch.Tensor, x: torch.Tensor) -> list[float]:
+        """Twin of :func:`mixfree.steps.ladder_rule.pull`, without masks, for which torch is slow."""
+        sums, away = whole["weighted_sum"], whole["origin"] - x
+        held = sums.sign().abs_()  # 1 where there were gradients but no movement, else 0
+        held.addcmul_(held, away.sign().abs_(), value=-1.0)
+        sums.add_(g, alpha=self.run["lam"])
+        sizes = sums.abs()
+        sizes.addcmul_(sizes, held, value=-1.0)
+        size, along = torch.stack([sizes.sum(), torch.dot(g, away)]).tolist()
+        return [size, self.run["lam"] * along]
+
+    def _move(self, given: Given, gradients: Tensors, at: Tensors) -> None:
         """Subtract r̄ u/√κ, which is at most r̄, and decay."""
-        run, lr, decay = self.run, float(group["lr"]), float(group["weight_decay"])
+        run, lr, decay = self.run, float(given.group["lr"]), float(given.group["weight_decay"])
         factor = -lr * run["rbar"] * run["lam"] / math.sqrt(run["kappa"])
         if decay:
             torch._foreach_mul_(at, 1.0 - lr * self.rate * decay)
-        squares = [local(self.state[p]["squares"]) for p in params]
+        squares = [local(self.state[p]["squares"]) for p in given.params]
         torch._foreach_addcmul_(squares, gradients, gradients, run["lam"] ** 2)
         torch._foreach_addcmul_(at, gradients, torch._foreach_rsqrt(squares), factor)
-        for p, x in zip(params, at, strict=True):
+        for p, x in zip(given.params, at, strict=True):
             if x.dtype != p.dtype:
                 local(p).copy_(x)
                 self.state[p]["lost"] = x.sub_(local(p))
 
-    def _climb(self, whole: dict[str, Any], gradients: Any) -> None:
+    def _climb(self, whole: dict[str, Any], gradients: Tensors, params: Tensors) -> None:
         """Add the sketch of λ√t·u to the levels, and update κ at the end of a block."""
         run, carry, totals = self.run, whole["carry"], whole["totals"]
-        squares = self._sample([self.state[p]["squares"] for p in gradients], WIDTH)
-        u = self._sample(gradients.values(), WIDTH) * squares.rsqrt_()
+        roots = self._sketch.of([self.state[p]["squares"] for p in params]).rsqrt()
+        u = (self._sketch.of(gradients) * roots).to(carry.dtype)
         weight = run["lam"] ** 2 * math.sqrt(run["steps"])
         totals[-1].add_(torch.dot(u, u), alpha=weight**2)
         carry.add_(u, alpha=weight)
@@ -193,22 +203,14 @@ class Ladder(StreamOptimizer):
         point, lost = local(p).to(wide(p.dtype)), self.state[p].get("lost")
         return point if lost is None else point + lost
 
-    def _sample(self, tensors: Iterable[torch.Tensor | None], most: int) -> torch.Tensor:
-        """Return at most so many entries of the vector of all parameters; 0 where there is none."""
-        params = self._parameters()
-        if self._sampled != len(params):
-            kinds = [wide(p.dtype) for p in params]
-            self._samples = {
-                SAMPLE: Sample(params, SAMPLE, reduce(torch.promote_types, kinds)),
-                WIDTH: Sample(params, WIDTH, sums_dtype(local(params[0]).device)),
-            }
-            self._sampled = len(params)
-        return self._samples[most].of(tensors)
-
     def _whole(self, params: Tensors) -> dict[str, Any]:
         """Return the state of the first parameter, which also has that of the whole vector."""
         run = self.run
         whole: dict[str, Any] = self.state[params[0]]
+        if self._sampled != len(params):
+            kind = reduce(torch.promote_types, [wide(p.dtype) for p in params])
+            self._sample, self._sketch = (Sample(params, most, kind) for most in (SAMPLE, WIDTH))
+            self._sampled = len(params)
         fresh = [p for p in params if "squares" not in self.state[p]]
         if not fresh:
             return whole
@@ -219,10 +221,9 @@ class Ladder(StreamOptimizer):
             rms = norm(points, params[0]) / math.sqrt(max(1, entries))
             scale = rule.first_scale(Numbers, run["alpha"], run["first"], largest, rms)
             run.update(rbar=float(scale.rbar), lam=float(scale.lam))
-        old, at = entries - sum(p.numel() for p in fresh), self._sample(points, SAMPLE)
-        shape, kind = (LEVELS + 1, rule.width_of(entries)), self._samples[WIDTH].dtype
-        levels = at.new_zeros(shape, dtype=kind)
-        new = {"origin": at, "before": at.clone(), "weighted_sum": torch.zeros_like(at)}
+        old, at = entries - sum(p.numel() for p in fresh), self._sample.of(points)
+        levels = at.new_zeros((LEVELS + 1, self._sketch.width), dtype=sums_dtype(at.device))
+        new = {"origin": at.clone(), "before": at.clone(), "weighted_sum": torch.zeros_like(at)}
         new |= {"carry": levels[0].clone(), "halves": levels[1:].clone()}
         for name, value in new.items():
             most = WIDTH if name in ("carry", "halves") else SAMPLE

@@ -22,6 +22,7 @@ class Given(NamedTuple):
     """The parameters of one group that have a gradient."""
 
     group: dict[str, Any]
+    places: list[int]  # among the parameters of all groups
     params: Tensors
     gradients: Tensors  # of the objective that is minimised
 
@@ -174,19 +175,21 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         return [p for group in self.param_groups for p in group["params"]]
 
     def _given(self) -> list[Given]:
-        found = []
+        found, start = [], 0
         for group in self.param_groups:
-            params = [p for p in group["params"] if p.grad is not None]
-            gradients = [local(p.grad) for p in params]
+            pairs = [(i, p) for i, p in enumerate(group["params"], start) if p.grad is not None]
+            start += len(group["params"])
+            gradients = [local(p.grad) for _, p in pairs]
             if any(gradient.layout != torch.strided for gradient in gradients):
                 raise ValueError(
                     f"gradient of sample {self.samples + 1} is sparse, but only dense gradients "
                     "can be summed: make the embedding with sparse=False"
                 )
-            if params and self._ascends(group):
+            if pairs and self._ascends(group):
                 gradients = list(torch._foreach_neg(gradients))
-            if params:
-                found.append(Given(group, params, gradients))
+            if pairs:
+                places, params = zip(*pairs, strict=True)
+                found.append(Given(group, list(places), list(params), gradients))
         return found
 
     def _ascends(self, group: dict[str, Any]) -> bool:

@@ -1,15 +1,15 @@
 """Arithmetic on lists of tensors: one point made of many parameters, whole or sharded."""
 
 import math
-from collections.abc import Iterable
 from math import inf
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._utils import _flatten_dense_tensors
 from torch.distributed.tensor import DTensor
 
-from mixfree.steps.ladder_rule import stride_of, width_of
+from mixfree.steps.ladder_rule import SAMPLE, stride_of, width_of
 
 Tensors = list[torch.Tensor]
 WITHOUT_FLOAT64 = ("mps", "xla")  # device types
@@ -77,28 +77,34 @@ class Sample:
 
     Examples
     --------
-    >>> Sample([torch.ones(3), torch.ones(4)], 4, torch.float32).of([None, torch.arange(4.0)])
-    tensor([0., 0., 1., 3.])
+    >>> Sample([torch.ones(3), torch.ones(4)], 4, torch.float32).of([torch.zeros(3), torch.ones(4)])
+    tensor([0., 0., 1., 1.])
     """
 
     def __init__(self, params: Tensors, most: int, dtype: torch.dtype) -> None:
         sizes = [p.numel() for p in params]
-        stride, self.width = stride_of(sum(sizes), most), width_of(sum(sizes), most)
+        entries = sum(sizes)
+        self.stride, self.width = stride_of(entries, most), width_of(entries, most)
         starts = [sum(sizes[:i]) + first_entry(p) for i, p in enumerate(params)]
-        self.cuts = [slice(-start % stride, None, stride) for start in starts]
-        self.places, self.like = [-(-start // stride) for start in starts], params[0]
-        self.dtype, self.stride = dtype, stride
+        self.cuts = [slice(-start % self.stride, None, self.stride) for start in starts]
+        self.places, self.like = [-(-start // self.stride) for start in starts], params[0]
+        self.dtype, self.sharded = dtype, isinstance(params[0], DTensor)
+        # Short vectors are joined before they are cut, in fewer operations.
+        self.short = entries <= SAMPLE and not self.sharded
+        self.complete = self.short and self.stride == 1
 
-    def of(self, tensors: Iterable[torch.Tensor | None]) -> torch.Tensor:
-        """Return the entries of tensors, one per parameter; ``None`` is 0."""
-        given = [None if t is None else local(t).reshape(-1) for t in tensors]
-        if self.stride > 1:
-            pairs = zip(given, self.cuts, strict=True)
-            given = [None if t is None else t[cut] for t, cut in pairs]
-        if not isinstance(self.like, DTensor) and all(t is not None for t in given):
-            return torch.cat(given).to(self.dtype)
-        total = torch.zeros(self.width, dtype=self.dtype, device=local(self.like).device)
-        for place, piece in zip(self.places, given, strict=True):
-            if piece is not None:
-                total[place : place + len(piece)] = piece
+    def of(self, tensors: Tensors) -> torch.Tensor:
+        """Return the entries of tensors, one per parameter or, if short, all in one.
+
+        A view if there is one tensor.
+        """
+        if self.short:
+            return _flatten_dense_tensors(tensors)[:: self.stride].to(self.dtype)
+        pairs = zip(tensors, self.cuts, strict=True)
+        pieces = [local(t).reshape(-1)[cut] for t, cut in pairs]
+        if not self.sharded:
+            return torch.cat(pieces).to(self.dtype)
+        total = pieces[0].new_zeros(self.width, dtype=self.dtype)
+        for place, piece in zip(self.places, pieces, strict=True):
+            total[place : place + len(piece)] = piece
         return summed(total, self.like)

@@ -111,8 +111,8 @@ def test_the_long_stream_tells_a_wrong_ladder_from_the_reference(wrong, monkeypa
 
 def test_sketched_ladders_are_the_same(backend, monkeypatch):
     """Coordinates of their own in the sketch or the sample, of a vector in several parts."""
-    for module in ("steps", "torch", "optax"):
-        monkeypatch.setattr(sys.modules[f"mixfree.{module}.ladder"], "SAMPLE", 1500)
+    for module in ("steps.ladder", "torch.ladder", "torch.tensors", "optax.ladder"):
+        monkeypatch.setattr(sys.modules[f"mixfree.{module}"], "SAMPLE", 1500)
     size = 3 + 2 * 2000
     opt, reference = (make("ladder", np.zeros(size)) for make in (backend, Reference))
     for target in stream(160, seed=6, size=size):

@@ -1,7 +1,6 @@
 """The ladder for PyTorch: vector updates around the scalar rule of the reference."""
 
 import math
-from functools import reduce
 from types import SimpleNamespace
 from typing import Any
 
@@ -110,7 +109,7 @@ class Ladder(StreamOptimizer):
         gradients: list[Any] = [None] * len(points)
         for each in given:
             for i, g in zip(each.places, each.gradients, strict=True):
-                gradients[i] = g.to(points[i].dtype)
+                gradients[i] = g if g.dtype == points[i].dtype else g.to(points[i].dtype)
         for i, x in enumerate(points):
             if gradients[i] is None:
                 gradients[i] = x.new_zeros(()).expand_as(x)  # without memory of its own
@@ -132,10 +131,10 @@ class Ladder(StreamOptimizer):
         mean = "average" if run["output"] == "recent" else "mean"
         if mean == "mean":
             self._lerp(mean, rule.newest_share(t))
-        rates = [float(group["lr"]) for group in self.param_groups for _ in group["params"]]
-        if any(rate != 1.0 for rate in rates):
-            pairs = zip(rates, points, strict=True)
-            g = g * self._sample.of([x.new_full((), rate).expand_as(x) for rate, x in pairs])
+        if {float(group["lr"]) for group in self.param_groups} != {1.0}:
+            rates = [float(group["lr"]) for group in self.param_groups for _ in group["params"]]
+            pairs = zip(points, rates, strict=True)
+            g = g * self._sample.of([x.new_full((), rate).expand_as(x) for x, rate in pairs])
         size, along = self._pull(whole, g, self._sample.of(points))
         if rule.ends_epoch(t):
             means = self._sample.of([self.state[p][mean] for p in self._parameters()])
@@ -155,7 +154,7 @@ class Ladder(StreamOptimizer):
             )
 
     def _pull(self, whole: dict[str, Any], g: torch.Tensor, x: torch.Tensor) -> list[float]:
-        """Twin of :func:`mixfree.steps.ladder_rule.pull`, without masks, for which torch is slow."""
+        """Twin of :func:`mixfree.steps.ladder_rule.pull` without masks, which take torch long."""
         sums, away = whole["weighted_sum"], whole["origin"] - x
         held = sums.sign().abs_()  # 1 where there were gradients but no movement, else 0
         held.addcmul_(held, away.sign().abs_(), value=-1.0)
@@ -183,7 +182,7 @@ class Ladder(StreamOptimizer):
         """Add the sketch of λ√t·u to the levels, and update κ at the end of a block."""
         run, carry, totals = self.run, whole["carry"], whole["totals"]
         roots = self._sketch.of([self.state[p]["squares"] for p in params]).rsqrt()
-        u = (self._sketch.of(gradients) * roots).to(carry.dtype)
+        u = self._sketch.of(gradients) * roots
         weight = run["lam"] ** 2 * math.sqrt(run["steps"])
         totals[-1].add_(torch.dot(u, u), alpha=weight**2)
         carry.add_(u, alpha=weight)
@@ -208,8 +207,7 @@ class Ladder(StreamOptimizer):
         run = self.run
         whole: dict[str, Any] = self.state[params[0]]
         if self._sampled != len(params):
-            kind = reduce(torch.promote_types, [wide(p.dtype) for p in params])
-            self._sample, self._sketch = (Sample(params, most, kind) for most in (SAMPLE, WIDTH))
+            self._sample, self._sketch = Sample(params, SAMPLE), Sample(params, WIDTH)
             self._sampled = len(params)
         fresh = [p for p in params if "squares" not in self.state[p]]
         if not fresh:

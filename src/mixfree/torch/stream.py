@@ -180,7 +180,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             pairs = [(i, p) for i, p in enumerate(group["params"], start) if p.grad is not None]
             start += len(group["params"])
             gradients = [local(p.grad) for _, p in pairs]
-            if any(gradient.layout != torch.strided for gradient in gradients):
+            if {gradient.layout for gradient in gradients} - {torch.strided}:
                 raise ValueError(
                     f"gradient of sample {self.samples + 1} is sparse, but only dense gradients "
                     "can be summed: make the embedding with sparse=False"
@@ -203,15 +203,14 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
 
     def _lerp(self, name: str, weight: float) -> None:
         """Move an average towards the point; a parameter that is new was constant until now."""
-        averages, points = [], []
-        for p in self._parameters():
-            state = self.state[p]
-            if name not in state:
-                state[name] = p.detach().to(wide(p.dtype), copy=True)
-            averages.append(local(state[name]))
-            points.append(local(p))
-            if points[-1].dtype != averages[-1].dtype:
-                points[-1] = points[-1].to(averages[-1].dtype)
+        params = self._parameters()
+        for p in params:
+            if name not in self.state[p]:
+                self.state[p][name] = p.detach().to(wide(p.dtype), copy=True)
+        averages = [local(self.state[p][name]) for p in params]
+        points = [
+            local(p) if p.dtype == wide(p.dtype) else local(p).to(wide(p.dtype)) for p in params
+        ]
         torch._foreach_lerp_(averages, points, weight)
 
     def _check_options(self, group: dict[str, Any]) -> None:

@@ -77,18 +77,16 @@ class Sample:
 
     Examples
     --------
-    >>> Sample([torch.ones(3), torch.ones(4)], 4, torch.float32).of([torch.zeros(3), torch.ones(4)])
+    >>> Sample([torch.ones(3), torch.ones(4)], 4).of([torch.zeros(3), torch.ones(4)])
     tensor([0., 0., 1., 1.])
     """
 
-    def __init__(self, params: Tensors, most: int, dtype: torch.dtype) -> None:
+    def __init__(self, params: Tensors, most: int) -> None:
         sizes = [p.numel() for p in params]
         entries = sum(sizes)
         self.stride, self.width = stride_of(entries, most), width_of(entries, most)
-        starts = [sum(sizes[:i]) + first_entry(p) for i, p in enumerate(params)]
-        self.cuts = [slice(-start % self.stride, None, self.stride) for start in starts]
-        self.places, self.like = [-(-start // self.stride) for start in starts], params[0]
-        self.dtype, self.sharded = dtype, isinstance(params[0], DTensor)
+        self.starts = [sum(sizes[:i]) + first_entry(p) for i, p in enumerate(params)]
+        self.like, self.sharded = params[0], isinstance(params[0], DTensor)
         # Short vectors are joined before they are cut, in fewer operations.
         self.short = entries <= SAMPLE and not self.sharded
         self.complete = self.short and self.stride == 1
@@ -99,12 +97,14 @@ class Sample:
         A view if there is one tensor.
         """
         if self.short:
-            return _flatten_dense_tensors(tensors)[:: self.stride].to(self.dtype)
-        pairs = zip(tensors, self.cuts, strict=True)
-        pieces = [local(t).reshape(-1)[cut] for t, cut in pairs]
+            return _flatten_dense_tensors(tensors)[:: self.stride]
+        pairs = zip(tensors, self.starts, strict=True)
+        pieces = [local(t).reshape(-1)[-start % self.stride :: self.stride] for t, start in pairs]
+        found = torch.cat(pieces)
         if not self.sharded:
-            return torch.cat(pieces).to(self.dtype)
-        total = pieces[0].new_zeros(self.width, dtype=self.dtype)
-        for place, piece in zip(self.places, pieces, strict=True):
+            return found
+        total = found.new_zeros(self.width)
+        for piece, start in zip(pieces, self.starts, strict=True):
+            place = -(-start // self.stride)
             total[place : place + len(piece)] = piece
         return summed(total, self.like)

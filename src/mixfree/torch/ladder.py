@@ -114,15 +114,15 @@ class Ladder(StreamOptimizer):
             if gradients[i] is None:
                 gradients[i] = x.new_zeros(()).expand_as(x)  # without memory of its own
         sampled = self._sample.of(gradients)
-        vector = [sampled] if self._sample.complete else gradients
-        if not math.isfinite(norm(vector, params[0])):
+        complete, there = self._sample.complete, [g for each in given for g in each.gradients]
+        if not math.isfinite(norm([sampled] if complete else there, params[0])):
             return None
         self._count_step()
         if self.run["alpha"] is None:
             self._search(whole, sampled, points)
         for each in given:
             self._move(each, [gradients[i] for i in each.places], [points[i] for i in each.places])
-        self._climb(whole, vector, params)
+        self._climb(whole, [sampled] if complete else gradients, params)
         return True
 
     def _search(self, whole: dict[str, Any], g: torch.Tensor, points: Tensors) -> None:

@@ -27,17 +27,8 @@ class MAG(WindowOptimizer):
         As in :class:`mixfree.MLMC`.
     alpha
         Scale of the steps.
-    lr
-        Multiplies ``alpha``; 1 unless a scheduler or a group changes it. A learning rate for
-        another optimiser, such as 1e-3, is refused: the parameters would hardly move.
-    weight_decay
-        Decoupled weight decay: each step also subtracts its rate times this times the parameters,
-        which does not enter the accumulator.
-    maximize
-        Maximise the objective instead of minimising it.
-    output
-        ``"average"``, ``"weighted"``, ``"recent"`` or ``"last"``: the output of :meth:`averaged`
-        and :meth:`eval`.
+    lr, weight_decay, maximize, output
+        As in :class:`Ladder`; the rate of the decay is ``alpha`` times ``lr`` over the accumulator.
 
     Examples
     --------

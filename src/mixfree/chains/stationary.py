@@ -100,15 +100,14 @@ def by_krylov(P: Any) -> Array:
 
 
 def _by_factorisation(flow: Any, leaving: Array) -> Array:
-    """Solve for μ relative to that of the first state; NaN where this overflows."""
+    """Solve for μ relative to that of the first state; NaN for a singular matrix."""
     balance = sparse.csc_array(sparse.diags_array(leaving) - flow.T)
     try:
         factors = sparse_linalg.splu(balance[1:, 1:])
     except RuntimeError:  # exactly singular
         return np.full_like(leaving, np.nan)
     rest = factors.solve(-balance[1:, [0]].toarray().ravel())
-    with np.errstate(over="ignore", invalid="ignore"):
-        return _normalised(np.concatenate([[1.0], rest]))
+    return _normalised(np.concatenate([[1.0], rest]))
 
 
 def _normalised(vector: Array) -> Array:

@@ -6,36 +6,26 @@ import pytest
 from mixfree.reproduce.engine.report import Settings
 from mixfree.reproduce.paper import ablation, fig1, fig2, table1
 from mixfree.reproduce.paper.problem import mixing_time
+from tests.reproduce.helpers import cross, lines_of
 
 
 def power_laws(exponents, settings):
     """Errors with the exponents in the samples and in the mixing time of each method."""
-    return [
-        {
-            "method": method,
-            "seed": seed,
-            "p": p,
-            "samples": samples,
-            "steps": samples // 4,
-            "suboptimality": samples**in_samples * mixing_time(p) ** in_mixing * noise,
-        }
-        for method, (in_samples, in_mixing) in exponents.items()
-        for p in settings.p
-        for seed in range(settings.seeds)
-        for noise in [np.exp(np.random.default_rng([seed, len(method)]).normal(0, 0.02))]
-        for samples in (10**5, 10**6, 10**7)
-        if samples <= settings.samples
-    ]
+    lengths = [10**k for k in (5, 6, 7) if 10**k <= settings.samples]
+    rows = cross(method=exponents, p=settings.p, seed=range(settings.seeds), samples=lengths)
+    for row in rows:
+        in_samples, in_mixing = exponents[row["method"]]
+        noise = np.random.default_rng([row["seed"], len(row["method"])]).lognormal(0, 0.02)
+        error = row["samples"] ** in_samples * mixing_time(row["p"]) ** in_mixing * noise
+        row |= {"steps": row["samples"] // 4, "suboptimality": error}
+    return rows
 
 
 def test_table1_recovers_exponents_and_judges_them():
     truth = {"sgd": (-0.5, 1.4), "mag": (-0.8, 0.3), "adagrad": (-1.0, 1.0)}
     settings = Settings(10**7, 5, tuple(truth), (1e-1, 1e-2, 1e-3))
     found = table1.report(power_laws(truth, settings), settings)
-    given, fitted = (
-        {line[0]: dict(zip(table.head, line, strict=True)) for line in table.lines}
-        for table in found.tables
-    )
+    given, fitted = ({line["method"]: line for line in lines_of(each)} for each in found.tables)
     for method, stated in (("mag", ("-0.5", "+0.5")), ("adagrad", ("", ""))):
         assert (given[method]["stated in T"], given[method]["stated in τ"]) == stated
         assert given[method]["given τ"] == "no"
@@ -57,14 +47,8 @@ def test_table1_is_fitted_from_100_mixing_times_on():
     settings = Settings(10**7, seeds, ("mag",), (p,))
 
     def exponent(kink):
-        rows = [
-            {
-                "method": "mag", "seed": seed, "p": p, "samples": round(n), "steps": round(n),
-                "suboptimality": max(n, kink) ** -0.6,
-            }
-            for seed in range(seeds)
-            for n in grid
-        ]  # fmt: skip
+        rows = cross(method=["mag"], p=[p], seed=range(seeds), samples=grid)
+        rows = [{**r, "steps": 1, "suboptimality": max(r["samples"], kink) ** -0.6} for r in rows]
         return table1.report(rows, settings).tables[1].lines[0][1].split()[0]
 
     assert exponent(begin) == "-0.60"

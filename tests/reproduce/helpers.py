@@ -1,6 +1,18 @@
-"""The gradients of the steps of a run, summed independently of the optimiser."""
+"""Rows that are made up, and the gradients of a run's steps."""
+
+from itertools import product
 
 import numpy as np
+
+
+def cross(**values):
+    """A row for every combination of the values."""
+    return [dict(zip(values, each, strict=True)) for each in product(*values.values())]
+
+
+def lines_of(table):
+    """The lines of a table, as dictionaries by the names of its columns."""
+    return [dict(zip(table.head, line, strict=True)) for line in table.lines]
 
 
 def directions(opt, gradient, samples):

@@ -32,6 +32,8 @@ def adversary(kind, rng, x, t):
         return rng.standard_normal(4)
     if kind == "heavy":
         return rng.standard_normal(4) * rng.pareto(0.7)
+    if kind == "steady":
+        return np.array([1.0, -2.0, 0.5, 0.0])
     if kind == "away":  # always against the point
         return -np.sign(x) + 0.1
     if kind == "spike":
@@ -39,7 +41,7 @@ def adversary(kind, rng, x, t):
     return np.array([1.0, -1.0, 0.0, 0.0]) * (-1) ** t
 
 
-@pytest.mark.parametrize("kind", ["random", "heavy", "away", "spike", "alternating"])
+@pytest.mark.parametrize("kind", ["random", "heavy", "steady", "away", "spike", "alternating"])
 @pytest.mark.parametrize("place", DOMAINS)
 def test_regret_bound(place, kind):
     """Σ g_t·(w_t − w*) ≤ D√(2Σ‖g_t‖²) for every w* of the domain, with the default α = D/√2."""

@@ -128,6 +128,7 @@ def report(rows: list[Row], settings: Settings) -> Report:
 def _claims(found: Any, beside: dict[Any, dict[int, Interval]]) -> list[Claim]:
     """Claim that the fit is at the limit, and from which mixing time on others are near it."""
     exact = [v for name, by_time in found.items() if name[1] == "exact" for v in by_time.values()]
+    over = bootstrap(np.mean(exact, axis=0))
 
     def near(methods: str, times: float, least: int, problems: Iterable[str]) -> Claim:
         several = {
@@ -147,7 +148,7 @@ def _claims(found: Any, beside: dict[Any, dict[int, Interval]]) -> list[Claim]:
     }
     return [
         Claim.below("exact: the error is the limit, within 25 % in the mean over all cases",
-                    bootstrap(np.mean(exact, axis=0)), 1.25, ".2f"),
+                    over.off(1.0), 0.25, measured=over.text(".2f")),
         near("sgd, adagrad", 1.5, 10, ALIKE),
         near("mag", 1.5, 1000, ALIKE),
         Claim.below(f"mag: better than adagrad from τ = {SLOW} on, if the states have two "

@@ -160,9 +160,8 @@ def _claims(in_time: dict[str, Interval]) -> list[Claim]:
         if stated is not None:
             found, others = in_time[name], "0 or 1" if stated < 1.0 else "0.5"
             text = f"{name}: the error grows with an exponent nearer to {stated:g} than to {others}"
-            away = Interval(*(end - stated for end in found))
-            both = {"above": away, "below": -away}
-            claims.append(Claim.below(text, both, NEAR, measured=found.text("+.2f")))
+            measured = found.text("+.2f")
+            claims.append(Claim.below(text, found.off(stated), NEAR, measured=measured))
     return claims
 
 

@@ -14,6 +14,7 @@ from mixfree.reproduce.engine.rows import Figure
 from mixfree.reproduce.engine.statistics import Interval
 
 LONGEST_WINDOW = 32  # samples per MLMC gradient at the highest of the paper's 5 levels
+Found = Interval | Mapping[Any, Interval]  # one value, or several by name
 VERDICTS = {True: "holds", False: "fails", None: "not decided"}
 
 
@@ -87,12 +88,7 @@ class Claim:
 
     @classmethod
     def below(
-        cls,
-        text: str,
-        found: Interval | Mapping[Any, Interval],
-        limit: float,
-        form: str = "+.2f",
-        measured: str | None = None,
+        cls, text: str, found: Found, limit: float, form: str = "+.2f", measured: str | None = None
     ) -> Claim:
         """Claim that a value, or every one of several, is below a limit.
 

@@ -41,9 +41,7 @@ def run_experiment(
 ) -> list[Path]:
     """Run an experiment, print its report, write rows, report and figures; return their paths.
 
-    The files do not depend on the number of jobs, the backend or interruptions, apart from the
-    date and the commits in ``measured.json`` and ``parts``.
-
+    Apart from dates and commits, the files do not depend on jobs, backend or interruptions.
     ``command`` runs this experiment, without the options of ``settings``. The backend is ``"loky"``
     (processes on this machine, by default one per core) or ``"dask"``.
     """

@@ -29,6 +29,11 @@ class Interval(NamedTuple):
         """Whether the value is below a limit; None if the interval contains the limit."""
         return True if self.high < limit else False if self.low > limit else None
 
+    def off(self, expected: float) -> dict[str, "Interval"]:
+        """Return how far the value is above and below an expected one."""
+        above = Interval(*(end - expected for end in self))
+        return {"above": above, "below": -above}
+
     def text(self, form: str = ".1e") -> str:
         """Format the value and its ends."""
         if math.isnan(self.value):

@@ -211,8 +211,9 @@ def equality_claim(text: str, found: Pairs) -> Claim:
 
     It holds if the interval of each ratio is within ``MARGIN`` of 1, and fails if one is outside.
     """
-    off = dict[str, Interval]()
-    for place, pair in found.items():
-        above = Interval(*(end - 1.0 for end in ratio(*pair)))
-        off |= {f"{place}, too large": above, f"{place}, too small": -above}
+    off = {
+        f"{place}, {side}": away
+        for place, pair in found.items()
+        for side, away in ratio(*pair).off(1.0).items()
+    }
     return Claim.below(f"{text}, within {100 * MARGIN:.0f} %", off, MARGIN)

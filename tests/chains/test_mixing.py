@@ -106,13 +106,6 @@ def test_distances_and_times_that_measure_nothing_are_refused():
             chain.distance(t)
 
 
-@pytest.mark.parametrize("p", [0.1, 1e-3, 1e-5])
-def test_the_smallest_eps_is_above_the_rounding(p):
-    """Catches a limit at 1e-13, where the time for p = 1e-5 is 41 steps short."""
-    exact = math.ceil(math.log(2e-12 * (1 + powers.TIE)) / math.log1p(-2 * p))
-    assert two_state(p).mixing_time(1e-12) == exact
-
-
 def test_the_pseudo_spectral_gap_is_the_largest_of_all_powers():
     for seed in range(12):
         chain = random_chain(4, seed)
@@ -136,11 +129,8 @@ def test_the_contraction_rate_is_the_largest_of_all_powers():
         assert 1 / (2 * max(rates)) <= tau <= (1 + math.log(4)) / max(rates)
 
 
-def test_rates_of_very_slow_chains_are_found_in_strides():
-    chain = two_state(1e-9)
-    assert chain.contraction_rate == pytest.approx(2e-9, rel=1e-6)
-    assert chain.pseudo_spectral_gap == pytest.approx(4e-9, rel=1e-6)
-    # A ring with a drift, which contracts only after a full turn: the best power is a late one.
+def test_the_contraction_rate_of_a_ring_with_a_drift():
+    """It contracts only after a full turn: the best power is a late one."""
     ring = MarkovChain(0.995 * np.roll(np.eye(40), 1, axis=1) + 0.005 * np.eye(40))
     rate = spectral.contraction_rate(ring.P)
     assert rate.value <= rate.ceiling <= 1.001 * rate.value

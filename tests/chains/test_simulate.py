@@ -5,17 +5,12 @@ from scipy import stats
 from mixfree.chains import MarkovChain, random_chain
 
 
-def transitions(path: np.ndarray, n: int) -> np.ndarray:
-    counts = np.zeros((n, n))
-    np.add.at(counts, (path[:-1], path[1:]), 1)
-    return counts
-
-
 def test_every_row_is_drawn_from_its_probabilities():
     P = random_chain(9, seed=6).P
     P[P < 0.06] = 0
     P /= P.sum(axis=1, keepdims=True)
-    counts = transitions(MarkovChain(P).simulate(300_000, start=0, seed=3), 9)
+    path, counts = MarkovChain(P).simulate(300_000, start=0, seed=3), np.zeros((9, 9))
+    np.add.at(counts, (path[:-1], path[1:]), 1)
     assert (counts[P == 0] == 0).all()
     for row, mu in zip(counts, P, strict=True):
         seen = mu > 0

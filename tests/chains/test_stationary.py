@@ -5,7 +5,7 @@ import pytest
 from quantecon.markov import gth_solve
 from scipy import sparse
 
-from mixfree.chains import MarkovChain, birth_death, stationary
+from mixfree.chains import MarkovChain, stationary
 
 
 def nearly_apart(epsilon: float) -> np.ndarray:
@@ -26,23 +26,6 @@ def test_ill_conditioned_chains_agree_with_quantecon(epsilon):
     mu = MarkovChain(P).stationary
     assert np.allclose(mu, gth_solve(P), rtol=1e-12, atol=0)
     assert mu.sum() == pytest.approx(1, rel=1e-15)
-
-
-def line(length: int) -> MarkovChain:
-    up, down = np.full(length, 0.1), np.full(length, 0.4)
-    up[-1] = down[0] = 0
-    return birth_death(up, down)
-
-
-def test_a_distribution_too_small_for_double_precision_says_so():
-    chain = line(700)
-    assert chain.stationary.sum() == pytest.approx(1)
-    with pytest.raises(
-        ValueError, match=r"reversal divides by the stationary distribution, which is below 1e-308"
-    ):
-        chain.reversal()
-    with pytest.raises(ValueError, match="mixing_bounds divides by the stationary distribution"):
-        chain.mixing_bounds()
 
 
 def slow_ring(leaving: np.ndarray) -> sparse.csr_array:

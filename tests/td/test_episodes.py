@@ -101,12 +101,6 @@ def test_the_first_row_of_a_table_is_of_the_first_state():
     assert as_function(max, STATES, ACTIONS) is max
 
 
-def unknown_mode():
-    env = SyncVectorEnv([lambda: Corridor(2)])
-    env.metadata = {}
-    return next(transitions(env))
-
-
 BOX = gymnasium.spaces.Box(0.0, 1.0)
 
 
@@ -118,7 +112,6 @@ BOX = gymnasium.spaces.Box(0.0, 1.0)
         (lambda: policy_matrix([0, 1, 4], 3, 4), "actions from 0 to 3"),
         (lambda: policy_matrix(np.full((3, 4), 0.3), 3, 4), "not negative and sum to 1"),
         (lambda: policy_matrix(max, 3, 4), "or a table here: .* not <built-in function max>"),
-        (unknown_mode, "autoreset_mode"),
         (make_env("NoSuch-v0").__enter__, "environment 'NoSuch-v0' cannot be made"),
         (lambda: as_function("uniform", STATES, BOX), "uniform policy needs a finite number"),
         (lambda: as_function([0], BOX, ACTIONS), "needs a finite observation space"),

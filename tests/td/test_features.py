@@ -120,7 +120,6 @@ def test_a_matrix_dense_or_sparse_is_read_by_state():
         (lambda: TileCoding([0.0], [1.0], tiles=(2, 2)), "tiles must be one number, or 1"),
         (lambda: RadialBasis([0.0], [1.0], width=-1.0), "width must be positive"),
         (lambda: MAPS[0]([0.0, 0.0]), "each observation must be 3 numbers"),
-        (lambda: MAPS[0].rows({"x": 1.0}), "must be 3 numbers, not {'x': 1.0}"),
         (lambda: MAPS[0].rows([[0.0], [1.0, 2.0]]), r"3 numbers, not \[\[0.0\]"),
         (lambda: MAPS[0]([0.0, 0.0, np.nan]), "an observation must be finite"),
         (lambda: rescaled([1.0, 2.0]), "features must be a matrix"),

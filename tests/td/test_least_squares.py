@@ -5,17 +5,9 @@ import pytest
 import scipy.sparse
 
 from mixfree.td import RewardProcess, TDLearner, rescaled
+from tests.td.helpers import random_path
 
 GAMMA = 0.8
-
-
-def random_path(count=1100, states=5, seed=4):
-    """Episodes that end, or are cut off and begin elsewhere: more than a block of sums."""
-    rng = np.random.default_rng(seed)
-    path = rng.integers(states, size=count + 1)
-    after, cut = path[1:].copy(), rng.random(count) < 0.05
-    after[cut] = (after[cut] + 1) % states  # not where the next one begins
-    return path[:-1], rng.normal(size=count), after, rng.random(count) < 0.05
 
 
 def features(states=5, size=3, seed=1):

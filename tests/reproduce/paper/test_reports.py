@@ -110,15 +110,11 @@ def test_adagrad_is_brought_to_mags_steps():
 def test_the_share_of_the_steps_is_decided_by_its_interval(slowed, holds):
     """MAG is ten times better than AdaGrad: half of the logarithm is a factor of √10."""
     gaps = {"mag": 1e-3, "adagrad": 1e-2, ablation.SLOWED: slowed}
-    rows = [
+    rows = cross(study=["alpha"], method=gaps, setting=[1.0], suboptimality=[1.0] * 10)
+    rows += [
         {"study": "steps", "method": method, "setting": None, "suboptimality": gap * noise}
         for method, gap in gaps.items()
-        for noise in np.exp(np.random.default_rng(len(method)).normal(0.0, 0.1, 10))
-    ]
-    rows += [
-        {"study": "alpha", "method": method, "setting": 1.0, "suboptimality": 1.0}
-        for method in ("mag", "adagrad")
-        for _ in range(10)
+        for noise in np.random.default_rng(len(method)).lognormal(0.0, 0.1, 10)
     ]
     claim = ablation._claims(rows)[0]
     assert claim.text.startswith("most of MAG's gain") and claim.holds is holds, claim

@@ -24,21 +24,16 @@ def rows():
     return settings, [row for cell in cells(settings) for row in measure(cell)]
 
 
-def verdicts(rows, settings):
-    return {claim.text: claim for claim in claims(rows, settings)}
-
-
-def of(found, beginning):
-    """The claim that begins so."""
-    (claim,) = (claim for text, claim in found.items() if text.startswith(beginning))
-    return claim
+def verdict(rows, settings, beginning):
+    """That on the claim that begins so."""
+    (claim,) = (each for each in claims(rows, settings) if each.text.startswith(beginning))
+    return claim.holds
 
 
 def test_what_has_a_closed_form_is_measured(rows):
     """Catches a missing level, and five levels instead of all."""
-    found = verdicts(rows[1], rows[0])
     for beginning in (*CLOSED, "Lemma 3.1: E g", "Eq. (7) is"):
-        assert of(found, beginning).holds, of(found, beginning)
+        assert verdict(rows[1], rows[0], beginning), beginning
 
 
 @pytest.mark.parametrize(
@@ -52,7 +47,7 @@ def test_measurements_five_times_too_large_are_seen(rows, quantity, beginning):
         {**row, "value": 5.0 * row["value"]} if row["quantity"] == quantity else row
         for row in found
     ]
-    assert of(verdicts(wrong, settings), beginning).holds is False
+    assert verdict(wrong, settings, beginning) is False
 
 
 WRONG = {
@@ -76,13 +71,13 @@ def test_the_rate_is_that_of_algorithm_1_and_of_no_other(rows, monkeypatch, name
     runs = [cell for cell in cells(settings) if cell["what"] == "rate"]
     measured = [row for cell in runs if cell["horizon"] <= longest for row in measure(cell)]
     others = [row for row in rows[1] if row["quantity"] not in {r["quantity"] for r in measured}]
-    found = verdicts(measured + others, settings)
+    found = measured + others
     if name is None:
         # These runs are short: at the full size both are decided.
         for beginning in ("Lemma 3.1: T·E", "Theorem 3.3: the suboptimality falls"):
-            assert of(found, beginning).holds is not False, of(found, beginning)
+            assert verdict(found, settings, beginning) is not False, beginning
     else:
-        assert of(found, WRONG[name][1]).holds is False
+        assert verdict(found, settings, WRONG[name][1]) is False
 
 
 def test_an_equality_is_decided_by_the_worst_interval():

@@ -128,46 +128,22 @@ def published(load, tmp_path):
     return load("publish").Published(tmp_path)
 
 
-def test_a_page_has_the_tables_that_it_names_and_says_how_old_they_are(published):
-    """Catches tables of another report, numbers that stay when it changes, and a lost comment."""
-    table = (
-        "**Cubes**\n\n| n | sign | n³ |\n|:--|--:|--:|\n| 3 | + | 27 ± 1 |\n| 3 | - | −2.7e−01 |"
-    )
-    told = (
-        "[All tables](data/powers/report.md) of `mixfree reproduce fig1`, 2026-01-02, "
-        "seeds 1000 to 1029"
-    )
-    page = published.written("<!-- tables of powers\nCub\n-->old<!-- end -->, text.")
-    page = page.replace("\N{NO-BREAK SPACE}", " ")
-    assert page == (
-        f"<!-- tables of powers\nCub\n-->\n\n{table}\n\n<small>{told}</small>\n<!-- end -->, text."
-    )
-    both = published.written("<!-- tables of powers -->?<!-- end -->")
-    assert both.index("**Squares**") < both.index("**Cubes**") and "old" not in both
-    assert published.written(both) == both
-    some = published.written("<!-- tables of powers\nCub : 3, - : n³\n--><!-- end -->")
-    assert "| n | n³ |\n|:--|--:|\n| 3 | −2.7e−01 |\n\n<small>" in some
-    for wrong in ("Cub : 4", "Cub : 3 : n²"):
-        with pytest.raises(ValueError, match="the table has no"):
-            published.written(f"<!-- tables of powers\n{wrong}\n--><!-- end -->")
-    for title in ("Roots", ""):
-        with pytest.raises(ValueError, match="tables of 'powers' begin with"):
-            published.written(f"<!-- tables of powers\n{title}\nCub -->?<!-- end -->")
-    with pytest.raises(ValueError, match="there is no 'nothing' in docs/data: powers"):
-        published.written("<!-- tables of nothing -->?<!-- end -->")
-
-
-def test_a_number_in_a_sentence_is_the_only_one(published):
-    """Catches a sentence that shows another table's number, or keeps one that is gone."""
-    page = (
-        "<!-- number powers : 3, - : n³ -->7<!-- end --> <!-- cell powers :\n3 : n² --><!-- end -->"
-    )
-    found = re.findall(r"-->(\S+?)<!-- end", published.written(page))
-    assert found == ["−2.7e−01", "9"]
+def test_what_a_page_names_wrongly_is_refused(published):
+    """Catches a sentence with the number of another table; pages have what is right."""
     assert published.number("powers : Cubes : 3, + : n³") == "27"
+    assert published.cell("powers : 3, - : n³").replace("\N{MINUS SIGN}", "-") == "-2.7e-01"
     for wrong in ("powers : 3 : n³", "powers : 4 : n²", "powers : Sq : 3 : n³"):
         with pytest.raises(ValueError, match=r"cells of 'powers' are"):
             published.cell(wrong)
+    for wrong, message in (
+        ("powers\nCub : 4", "the table has no"),
+        ("powers\nCub : 3 : n²", "the table has no"),
+        ("powers\nRoots\nCub", "tables of 'powers' begin with"),
+        ("powers\n\nCub", "tables of 'powers' begin with"),
+        ("nothing", "there is no 'nothing' in docs/data: powers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            published.written(f"<!-- tables of {wrong}\n-->?<!-- end -->")
 
 
 def test_pages_show_what_is_published(load):
@@ -184,24 +160,6 @@ def test_pages_show_what_is_published(load):
         record = json.loads((folder / "measured.json").read_bytes())
         assert record.keys() == RECORD.keys(), folder
         assert any(f"<!-- tables of {folder.name}" in page for page in pages.values()), folder
-
-
-def test_results_are_published_with_their_record(load, tmp_path):
-    """Catches figures that no page shows, and tables of a run that was not finished."""
-    publish = load("publish").publish
-    results, docs = tmp_path / "results" / "fig9", tmp_path / "docs"
-    results.mkdir(parents=True)
-    (docs / "figures").mkdir(parents=True)
-    (docs / "page.md").write_text("![a](figures/fig9.png)", encoding="utf-8")
-    with pytest.raises(FileNotFoundError, match=r"report\.md does not exist"):
-        publish(results, docs)
-    (results / "report.md").write_text(TABLES, encoding="utf-8")
-    (results / "measured.json").write_text(json.dumps(RECORD))
-    for name in ("fig9.png", "other.png"):
-        (results / name).write_bytes(b"picture")
-    publish(results, docs)
-    assert json.loads((docs / "data" / "fig9" / "measured.json").read_bytes()) == RECORD
-    assert [path.name for path in (docs / "figures").iterdir()] == ["fig9.png"]
 
 
 def test_a_cell_of_a_notebook_shows_what_it_prints_returns_and_draws(load):

@@ -70,10 +70,3 @@ def test_the_compiled_run_ends_too_and_is_saved(problem):
     again.load_state_dict(pair[0].state_dict())
     again.tell(np.ones(4))
     assert (again.steps, again.samples) == (60, 4001)
-
-
-def test_the_horizon_must_be_given():
-    with pytest.raises(TypeError, match="algorithm-1 needs `horizon`"):
-        mf.minimize(lambda x, z: x - z, np.zeros(3), [0.0], "algorithm-1")
-    with pytest.raises(ValueError, match="horizon must be a whole number"):
-        mf.Algorithm1([0.0], horizon=0)

@@ -23,34 +23,6 @@ COMPILED = numba.njit(gradient)
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_finds_the_mean(name):
-    errors = []
-    for seed in range(12):
-        stream = TARGET + 0.1 * np.random.default_rng(seed).standard_normal((2000, 3))
-        result = mf.minimize(
-            gradient, stream, np.zeros(3), name, domain=mf.Ball(1.0), seed=seed, **needed(name, 5)
-        )
-        assert result.samples == 2000
-        assert result.steps == result.optimizer.steps
-        assert result.pending == result.optimizer.pending
-        errors.append(result.average - TARGET)
-    mean, error = np.mean(errors, axis=0), np.std(errors, axis=0, ddof=1) / np.sqrt(12)
-    allowed = 4.0 * error + way_gone(result.optimizer)
-    assert (np.abs(mean) < allowed).all(), (mean, allowed)
-
-
-def way_gone(opt):
-    """What the way from the start to the mean adds to the output."""
-    if not isinstance(opt.gradient, mf.gradients.Replay):
-        return 2.0 * np.linalg.norm(TARGET) / opt.steps  # that of two iterates at the start
-    # A constant step leaves (1 − η)^t of it; the output has the ends of the later blocks.
-    buffer, blocks = opt.gradient.buffer, opt.steps // opt.gradient.buffer
-    first = 1 << blocks.bit_length() >> 2
-    ends = buffer * np.arange(first, blocks + 1)
-    return np.abs(TARGET) * np.mean((1.0 - opt.step.alpha) ** ends)
-
-
-@pytest.mark.parametrize("name", METHODS)
 def test_the_compiled_loop_is_the_same_run(name):
     pair = [
         mf.minimize(g, STREAM, np.zeros(3), name, domain=mf.Ball(1.0), **needed(name, 5))
@@ -64,7 +36,8 @@ def test_the_compiled_loop_is_the_same_run(name):
 
 def test_the_compiled_loop_takes_streams_of_numbers_and_float32():
     flat = mf.minimize(COMPILED, STREAM[:, 0].copy(), np.zeros(1), "sgd")
-    assert abs(flat.average[0] - TARGET[0]) < 4.0 * 0.1 / np.sqrt(2000) + way_gone(flat.optimizer)
+    # Two iterates at the start count 2/2000.
+    assert abs(flat.average[0] - TARGET[0]) < 4.0 * 0.1 / np.sqrt(2000) + TARGET[0] / 1000
     single = mf.minimize(COMPILED, STREAM.astype(np.float32), np.zeros(3, np.float32), "mag")
     assert single.x.dtype == np.float32
 

@@ -57,32 +57,6 @@ def test_mean_over_levels_is_the_mean_of_the_largest_window(levels, horizon):
         np.testing.assert_allclose(law.expected_samples, expected, rtol=1e-14)
 
 
-def test_the_optimiser_uses_the_estimator():
-    law = mf.MLMC(4, seed=11)
-    gradients = np.random.default_rng(2).standard_normal((300, 3))
-    opt = mf.SGDMLMC(np.zeros(3), levels=4, seed=11)
-    x, used, steps = np.zeros(3), 0, 0
-    for sample, gradient in enumerate(gradients, start=1):
-        stepped = opt.tell(gradient)
-        level = law.level(steps + 1)
-        assert stepped == (sample == used + 2**level)
-        assert opt.pending == (0 if stepped else sample - used)
-        if stepped:
-            steps += 1
-            x = x - estimate(law, gradients[used:], level) / np.sqrt(steps)
-            used = sample
-        np.testing.assert_allclose(opt.x, x, rtol=1e-12, atol=1e-13)
-    assert (opt.samples, opt.steps) == (300, steps)
-
-
-def test_levels_beyond_the_horizon_use_one_sample():
-    law = mf.MLMC(levels=None, horizon=8, seed=1)
-    lengths = {law.length(t, 0) for t in range(2000)}
-    assert lengths == {1, 2, 4, 8}
-    opt = mf.MAG([0.0], levels=None, horizon=1)
-    assert all(opt.tell([1.0]) for _ in range(50))
-
-
 def test_the_anytime_law_is_capped_by_the_samples_seen():
     law = mf.MLMC(levels=None, seed=4)
     assert law.level(1, samples=0) == 0

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
-from sklearn.base import clone
 
 from mixfree.linear.losses import Softmax
 from mixfree.sklearn import StreamClassifier, StreamRegressor
@@ -127,10 +126,12 @@ def test_classes_must_be_known():
         StreamClassifier().partial_fit(X, y > 0)
     with pytest.raises(ValueError, match="only one class"):
         StreamClassifier().fit(X, np.ones(ROWS))
-    model = StreamClassifier().partial_fit(X, np.zeros(ROWS), classes=[0, 1])
-    with pytest.raises(ValueError, match=r"labels \[2\.0\]"):
-        model.partial_fit(X, np.full(ROWS, 2.0))
-    assert clone(model).get_params() == model.get_params()
+    model = StreamClassifier()
+    with pytest.raises(ValueError, match="classes has only one class"):
+        model.partial_fit(X, np.zeros(ROWS), classes=[0])
+    with pytest.raises(ValueError, match=r"labels \[2\.0\], which are not among"):
+        model.partial_fit(X, np.full(ROWS, 2.0), classes=[0, 1])
+    assert model.partial_fit(X, 2 * (y > 0), classes=[0, 2]).n_samples_seen_ == ROWS
 
 
 @pytest.mark.parametrize("estimator", [StreamRegressor, StreamClassifier])
@@ -166,16 +167,6 @@ def test_a_state_keeps_the_kind_of_the_classes(kind):
     assert bits(other) == bits(model.partial_fit(X, labels))
 
 
-def test_a_first_call_that_fails_is_no_call():
-    X, _ = stream()
-    model = StreamClassifier()
-    with pytest.raises(ValueError, match="which are not among"):
-        model.partial_fit(X[:2], [0, 7], classes=[0, 1])
-    with pytest.raises(ValueError, match="classes has only one class"):
-        model.partial_fit(X[:2], [0, 0], classes=[0])
-    assert model.partial_fit(X[:2], [0, 7], classes=[0, 7]).n_samples_seen_ == 2
-
-
 def test_intervals_of_every_loss_have_a_row_per_weight():
     """Fits whose loss is not squared once had no intervals at all."""
     X, y = stream()
@@ -188,6 +179,9 @@ def test_intervals_of_every_loss_have_a_row_per_weight():
     assert low.shape == three.bse_.shape == (3, COLUMNS + 1)
     assert (low[:, :-1] < three.coef_).all() and (three.coef_ < high[:, :-1]).all()
     assert 0.0 < three.effective_rows_ < ROWS
+    assert three.optimality_gap_ == 0.0
+    few = StreamClassifier(memory=100).fit(X, noisy)
+    assert few.optimality_gap_ == few.learner_.gap.upper > few.learner_.gap.estimate
     huber = StreamRegressor("huber").fit(X, y)
     low, high = huber.conf_int().T
     assert low.shape == huber.bse_.shape == (COLUMNS + 1,)
@@ -197,24 +191,6 @@ def test_intervals_of_every_loss_have_a_row_per_weight():
     assert (low < found).all() and (found < high).all()
     without = StreamRegressor("huber", fit_intercept=False).fit(X, y)
     assert without.conf_int().shape == (COLUMNS, 2)
-
-
-def test_the_optimality_gap_bounds_the_loss_above_that_of_all_rows():
-    """The estimate instead of the bound would be exceeded by about four fits of ten."""
-    excess, bounds = [], []
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        X = rng.standard_normal((3000, 3))
-        y = X @ [2.0, -1.0, 0.0] + rng.logistic(size=3000) > 0.0
-        kept = StreamClassifier().fit(X, y)
-        model = StreamClassifier(memory=256, seed=seed).fit(X, y)
-        excess.append(np.mean(model.losses(X, y) - kept.losses(X, y)))
-        bounds.append(model.optimality_gap_)
-        assert kept.optimality_gap_ == 0.0
-    assert min(excess) > 0.0
-    # Of 20 bounds of 95 %, three or more fail with a probability of 0.08, four with 0.016.
-    assert np.sum(np.array(excess) > bounds) <= 3
-    assert np.mean(excess) > 0.05 * np.mean(bounds)
 
 
 def test_memory_of_iterative_methods():
@@ -264,19 +240,6 @@ def test_balanced_classes_count_the_same():
         StreamClassifier(class_weight="balanced").partial_fit(X, y, classes=[0, 1])
     with pytest.raises(ValueError, match="class_weight must be"):
         StreamClassifier(class_weight="even").fit(X, y)
-
-
-@pytest.mark.parametrize("make", [StreamRegressor, StreamClassifier])
-def test_a_change_without_effect_is_said(make):
-    """Silence would let a user believe that the new value counts."""
-    X, y = unequal_classes()
-    classes = {} if make is StreamRegressor else {"classes": [0, 1]}
-    model = make().partial_fit(X, y, **classes).partial_fit(X, y)
-    model.set_params(l2=1.0, epochs=2)
-    with pytest.warns(UserWarning, match="^l2 changed after the fit began, which has no effect"):
-        model.partial_fit(X, y)
-    model.set_params(l2=None).partial_fit(X, y)  # as it was: warnings are errors here
-    model.set_params(l2=1.0, epochs=1).fit(X, y).partial_fit(X, y)
 
 
 @pytest.mark.parametrize("method", ["exact", "ladder", "mag"])

@@ -70,8 +70,8 @@ def test_other_losses_and_the_ladder_as_from_a_file(from_file):
     fit = from_file("huber")
     model = StreamRegressor("huber").fit(SOURCES["reader"](TABLE), target="y")
     np.testing.assert_allclose(model.learner_.weights, fit.model.learner.weights, rtol=1e-9)
-    ladder = StreamRegressor(method="ladder").fit(SOURCES["reader"](TABLE), target="y")
-    assert ladder.learner_.method == "ladder"
+    ladder = StreamRegressor(method="ladder", epochs=2).fit(SOURCES["reader"](TABLE), target="y")
+    assert (ladder.learner_.method, ladder.n_samples_seen_) == ("ladder", 2 * (ROWS - 18))
     assert np.isfinite(ladder.predict(TABLE)).all()
 
 
@@ -140,11 +140,6 @@ def test_weights_of_the_classes_of_a_column():
     np.testing.assert_array_equal(by_class.coef_, by_row.coef_)
     with pytest.raises(ValueError, match="class_weight='balanced' is for fit with y"):
         StreamClassifier(class_weight="balanced").fit(given, target="label")
-
-
-def test_epochs_of_a_stream():
-    ladder = StreamRegressor(method="ladder", epochs=2).fit(SOURCES["reader"](TABLE), target="y")
-    assert ladder.n_samples_seen_ == 2 * (ROWS - 18)
 
 
 def test_batches_are_read_one_after_the_other():
@@ -228,32 +223,26 @@ def test_unknown_labels_name_the_rule():
         StreamClassifier().partial_fit(sorted_by_label, target="y")
 
 
-@pytest.mark.parametrize("loss", ["squared", "robust"])
-def test_scikit_learn_s_own_regressor_predicts_the_same(loss):
+@pytest.mark.parametrize("labels", [None, ["a", "b"], ["a", "b", "c"]])
+def test_scikit_learn_s_own_models_predict_the_same(labels):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(500, 3))
-    model = StreamRegressor(loss).fit(X, rng.poisson(np.exp(0.5 * X[:, 0])))
+    y = rng.poisson(np.exp(0.5 * X[:, 0]))
+    make = partial(StreamRegressor, "robust") if labels is None else StreamClassifier
+    model = make().fit(X, y if labels is None else np.array(labels)[y.clip(max=len(labels) - 1)])
     plain = model.to_sklearn()
     assert type(plain).__module__.startswith("sklearn.")
-    np.testing.assert_allclose(plain.predict(X), model.predict(X), rtol=1e-12)
-    table = StreamRegressor(loss).fit(TABLE, target="x")
-    named = table.to_sklearn()
-    assert named.feature_names_in_.tolist() == table._names
-    features = pa.table(dict(zip(table._names, table.encoder_.transform(TABLE).T, strict=True)))
-    np.testing.assert_allclose(named.predict(features.to_pandas()), table.predict(TABLE), rtol=1e-9)
+    for name in ("predict",) if labels is None else ("predict_log_proba", "decision_function"):
+        found, expected = (getattr(each, name)(X) for each in (plain, model))
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_scikit_learn_s_own_classifier_predicts_the_same(classes):
-    rng = np.random.default_rng(2)
-    X = rng.normal(size=(500, 3))
-    y = np.array(["a", "b", "c"])[
-        (X[:, 0] + rng.normal(size=500) > 0) + (X[:, 1] > 1) * (classes - 2)
-    ]
-    model = StreamClassifier().fit(X, y)
+def test_scikit_learn_s_own_model_of_a_table_has_the_names_of_its_features():
+    model = StreamRegressor().fit(TABLE, target="x")
     plain = model.to_sklearn()
-    np.testing.assert_allclose(plain.predict_proba(X), model.predict_proba(X), rtol=1e-9)
-    np.testing.assert_array_equal(plain.predict(X), model.predict(X))
+    assert plain.feature_names_in_.tolist() == model._names
+    features = pa.table(dict(zip(model._names, model.encoder_.transform(TABLE).T, strict=True)))
+    np.testing.assert_allclose(plain.predict(features.to_pandas()), model.predict(TABLE), rtol=1e-9)
 
 
 def test_what_is_not_linear_has_no_plain_counterpart():

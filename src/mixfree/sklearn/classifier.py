@@ -47,8 +47,6 @@ class StreamClassifier(ClassifierMixin, StreamModel):
     array(['left', 'right'], dtype='<U5')
     """
 
-    _may_change = ("epochs", "class_weight")
-
     class_weight: Mapping[Any, float] | str | None = field(default=None, kw_only=True)
 
     def fit(

@@ -2,11 +2,10 @@
 
 import inspect
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
@@ -77,9 +76,6 @@ class StreamModel(Results, ABC):
         half-life, the first rows.
     """
 
-    # Parameters that may change between calls of `partial_fit`.
-    _may_change: ClassVar[tuple[str, ...]] = ("epochs",)
-
     loss: str | Loss | None = None
     _: KW_ONLY
     method: str | type[Method] = "auto"
@@ -96,7 +92,6 @@ class StreamModel(Results, ABC):
     options: Mapping[str, Any] | None = None
     seed: int = 0
     _fit: Any = field(init=False)  # a learner of rows of numbers, or a StreamFit to tables
-    _begun_with: dict[str, Any] = field(init=False)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Insert the shared parameters into the subclass's docstring at ``{shared}``."""
@@ -138,8 +133,6 @@ class StreamModel(Results, ABC):
         The rows of a ``whole`` stream are learnt ``epochs`` times; those of a part may all have
         weight 0.
         """
-        if not first:
-            self._warn_of_changes()
         epochs = check_whole(self.epochs, "epochs") if whole else 1
         if target is None or sample_weight is not None or epochs > 1:
             X = tables.read(X)
@@ -158,7 +151,12 @@ class StreamModel(Results, ABC):
         by_class = self._class_weights(y if whole else None, known)
         if source is not None:
             source.weights, source.classes, source.by_class = weights, known, by_class
-        fit = self._begun(X, source, known) if first else self._fit
+        if not first:
+            fit = self._fit
+        elif source is not None:
+            fit = tables.begin(source, self._plan(source.target, known))
+        else:
+            fit = self._new_learner(known, X.shape[1], X.dtype)
         if epochs > 1 and isinstance(getattr(fit, "learner", fit), ExactLearner):
             raise ValueError(
                 f"`epochs={epochs}` is for iterative methods, such as `method='ladder'`: an "
@@ -175,11 +173,9 @@ class StreamModel(Results, ABC):
             except ValueError:
                 assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
                 raise
-        if first:
-            self._begun_with = self.get_params(deep=False)
-            if source is not None:
-                names = [name for name in source.schema.names if name != source.target]
-                self._set_names(len(names), names)
+        if first and source is not None:
+            names = [name for name in source.schema.names if name != source.target]
+            self._set_names(len(names), names)
         self._fit = fit
         if known is not None:
             self.classes_ = known
@@ -224,12 +220,6 @@ class StreamModel(Results, ABC):
         )
         return checked
 
-    def _begun(self, X: Any, source: tables.TableSource | None, classes: Array | None) -> Any:
-        """Return an untrained learner, or an untrained fit to tables."""
-        if source is not None:
-            return tables.begin(source, self._plan(source.target, classes))
-        return self._new_learner(classes, X.shape[1], X.dtype)
-
     def _new_learner(self, classes: Array | None, columns: int, dtype: Any) -> LinearLearner:
         loss, parameters = self._loss_of(classes), self._parameters()
         try:
@@ -248,23 +238,7 @@ class StreamModel(Results, ABC):
     def _parameters(self) -> dict[str, Any]:
         """Return the parameters of the learner."""
         given = self.get_params(deep=False)
-        return {k: v for k, v in given.items() if k not in ("loss", *self._may_change)}
-
-    def _warn_of_changes(self) -> None:
-        """Warn of parameters that were changed after the fit began and have no effect."""
-        begun = getattr(self, "_begun_with", {})
-        changed = [
-            name
-            for name, value in begun.items()
-            if getattr(self, name) != value and name not in self._may_change
-        ]
-        if changed:
-            warnings.warn(
-                f"{', '.join(changed)} changed after the fit began, which has no effect on "
-                "partial_fit: call fit to start afresh with the new value",
-                UserWarning,
-                stacklevel=4,
-            )
+        return {k: v for k, v in given.items() if k not in ("loss", "epochs", "class_weight")}
 
     def merge(self, other: Self) -> Self:
         """Add the rows of another fit, as if they followed (exact method only).
@@ -331,7 +305,6 @@ class StreamModel(Results, ABC):
             check_room(state["learner"], columns, "estimator")
             self._fit = self._new_learner(classes, columns, np.dtype(dtype))
             self._fit.load_state_dict(state["learner"])
-        self._begun_with = {}
 
     def _set_names(self, columns: int, names: list[str] | None) -> None:
         self.n_features_in_ = columns

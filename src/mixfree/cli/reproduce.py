@@ -20,7 +20,7 @@ def reproduce(
     methods: Annotated[str | None, Option(help="Methods to run, such as mag,adagrad.")] = None,
     p: Annotated[str | None, Option(help="Switching probabilities, such as 0.5,1e-4.")] = None,
     first_seed: Annotated[
-        int | None, Option(help="First seed; below 1000, there are no verdicts.")
+        int | None, Option(help="First seed; below the default, there are no verdicts.")
     ] = None,
     jobs: Annotated[int | None, Option(help="Processes. Default: one per core.")] = None,
     backend: Annotated[str, Option(help="loky (this machine) or dask (a cluster).")] = "loky",

@@ -35,38 +35,10 @@ def test_the_twins_agree():
                     assert twin.one_in(*key, counter) == kept
 
 
-def test_a_word_of_zeros_draws_another():
-    key = draws.key(0, draws.LEVELS)
-    # mix is a bijection with mix(0) = 0, so this counter gives a first word of zero.
-    inner = (-key.second) & 0xFFFFFFFF
-    counter = _unmix(inner) ^ key.first
-    assert draws.word(key, counter) == 0
-    assert draws.trailing_zeros(key, counter) >= 32
-    assert twin.trailing_zeros(*key, counter) == draws.trailing_zeros(key, counter)
-
-
-def _unmix(word):
-    """The inverse of mix, by inverting each of its five steps."""
-    word ^= word >> 16
-    word = word * pow(0x846CA68B, -1, 2**32) % 2**32
-    word ^= (word >> 15) ^ (word >> 30)
-    word = word * pow(0x7FEB352D, -1, 2**32) % 2**32
-    return word ^ (word >> 16)
-
-
 def test_below_is_uniform():
     key = draws.key(5, draws.REPLAY)
     counts = np.bincount([draws.below(key, t, 10) for t in range(100_000)], minlength=10)
     assert stats.chisquare(counts).pvalue > 1e-3
-
-
-def test_seeds_and_purposes_are_unrelated():
-    words = {
-        tuple(draws.word(draws.key(seed, purpose), t) for t in range(3))
-        for seed in range(50)
-        for purpose in (1, 2, 3)
-    }
-    assert len(words) == 150
 
 
 def test_many_draws_are_the_single_ones_also_of_more_than_32_bits():

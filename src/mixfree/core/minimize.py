@@ -92,14 +92,10 @@ class Result:
 
     def __repr__(self) -> str:
         kept = f", {self.pending} pending" if self.pending else ""
-        return (
-            f"<Result of {self.optimizer.name}: {self.samples:,} samples, {self.steps:,} steps"
-            f"{kept}>\n  average {_in_a_line(self.average)}\n  x       {_in_a_line(self.x)}"
-        )
-
-
-def _in_a_line(point: Array) -> str:
-    return np.array2string(point, threshold=6, precision=4, max_line_width=10_000)
+        head = f"<Result of {self.optimizer.name}: {self.samples:,} samples, {self.steps:,} steps"
+        points = (self.average, self.x)
+        average, x = (np.array2string(p, 10_000, precision=4, threshold=6) for p in points)
+        return f"{head}{kept}>\n  average {average}\n  x       {x}"
 
 
 def minimize(

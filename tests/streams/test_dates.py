@@ -98,7 +98,7 @@ def test_what_looks_a_little_like_a_date_is_none(texts):
 
 
 def usable(times, form="stored"):
-    column = Time("at", form=form, calendar=True)
+    column = Time("at", form=form)
     column.learn(np.asarray(times).astype("M8[us]"))
     return column.usable()
 

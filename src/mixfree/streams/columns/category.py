@@ -1,6 +1,7 @@
 """Columns of texts: one raw feature per text, as it appears."""
 
 import zlib
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,31 +19,25 @@ MAX_CHARACTERS = 200  # characters by which texts are told apart
 MISSING, UNKNOWN = -1, -2  # entries
 
 
+@dataclass(eq=False)
 class Category(Column):
     """A text: 1 in the feature of its text, or of its hash if there are too many texts.
 
-    Parameters
+    Attributes
     ----------
     most
         Most different texts. A column with more is left out, or hashed.
     hashed
         Number of features into which all texts are hashed if there are too many; 0 for none.
-
-    Attributes
-    ----------
     over
         Whether there have been too many texts.
     """
 
-    kind = "category"
-    settings = ("name", "forced", "most", "hashed")
-    seen = ("over",)
+    most: int = MAX_TEXTS
+    hashed: int = 0
+    over: bool = field(default=False, init=False, repr=False)
 
-    def __init__(
-        self, name: str, forced: bool = False, most: int = MAX_TEXTS, hashed: int = 0
-    ) -> None:
-        super().__init__(name, forced)
-        self.most, self.hashed, self.over = most, hashed, False
+    kind = "category"
 
     def check(self, what: str) -> None:
         """There are not more texts than there may be."""
@@ -95,29 +90,22 @@ class Category(Column):
         if self.over and not self.hashed:
             why = f"more than {self.most} different texts; `hash_columns=16` hashes them"
             return Use([], [], why)
-        frequent = {key: counts(key) for key in self.places if key != GAP}
-        known = sum(frequent.values())
-        own = sorted(key for key, count in frequent.items() if count >= MIN_ROWS)
-        rare = [key for key, count in frequent.items() if 0 < count < MIN_ROWS]
-        seen = sum(count > 0 for count in frequent.values())
-        if not (self.forced or self.over) and 2 * seen > known:
-            example = min(frequent, key=lambda key: (len(key), key))[1:40] if frequent else ""
-            why = f"almost every row has a different text, such as {example!r}"
-            return Use([], [], why if known else "empty")
-        others, features = sum(frequent[key] for key in rare), list[Feature]()
-        if own:
-            reference = max(own, key=lambda key: (frequent[key], key))
-            features = [Feature(f"{self.name}{key}", {key: 1.0}) for key in own if key != reference]
-        filled = [GAP]
-        if others >= MIN_ROWS and own:
-            features.append(Feature(f"{self.name}: other", dict.fromkeys(sorted(rare), 1.0)))
-        else:
-            filled += rare
-        gap = self.gap_feature(counts, rows)
-        why = "" if features or gap else "constant"
-        note = ""
+        found = {key: n for key in self.places if key != GAP and (n := counts[key]) > 0}
+        known = sum(found.values())
+        if not (self.forced or self.over) and 2 * len(found) > known:
+            example = min(found, key=lambda key: (len(key), key))[1:40]
+            return Use([], [], f"almost every row has a different text, such as {example!r}")
+        own = sorted(key for key, count in found.items() if count >= MIN_ROWS)
+        rare = sorted(found.keys() - own)
+        reference = max(own, key=lambda key: (found[key], key), default="")
+        features = [Feature(f"{self.name}{key}", {key: 1.0}) for key in own if key != reference]
+        filled, note = [GAP, *rare], ""
+        if len(rare) >= MIN_ROWS and own:
+            filled = [GAP]
+            features.append(Feature(f"{self.name}: other", dict.fromkeys(rare, 1.0)))
+            note = f"{self.name!r}: {len(rare):,} texts of a single row each are 'other'"
         if self.over:
             note = f"{self.name!r} has more than {self.most} texts, hashed into {self.hashed}"
-        elif others >= MIN_ROWS and own:
-            note = f"{self.name!r}: {len(rare):,} texts of a single row each are 'other'"
-        return Use([*features, *gap], filled, why, note)
+        features += self.gap_feature(counts, rows)
+        why = "" if features else "constant" if known else "empty"
+        return Use(features, filled, why, note)

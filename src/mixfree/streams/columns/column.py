@@ -7,8 +7,9 @@ so that no order of the rows changes it.
 """
 
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -19,7 +20,7 @@ from mixfree.base.extras import require
 from mixfree.base.state import State
 from mixfree.streams.read.values import doubles, is_text, numbers_in
 
-__all__ = ["Boolean", "Column", "Counts", "Feature", "Number", "Raw", "Undecided", "Use"]
+__all__ = ["Boolean", "Column", "Counts", "Feature", "Number", "Raw", "Use", "truths_in"]
 
 GAP = "missing"  # the raw feature that is 1 where a value is missing
 MIN_ROWS = 2  # least rows of an indicator with a weight of its own: one row would only fit itself
@@ -27,13 +28,14 @@ MIN_GAPS = 10  # least rows with a gap, and without, for a weight of their own
 MIN_NUMBERED = 16  # least rows to recognise row numbers in a column
 MAX_DEVIATION = 0.05  # deviation from the moments of row numbers, if some rows are left out
 MAX_NUMBERED = 1 << 40  # largest row number, whose squares can be summed exactly enough
+BEYOND = 1e300  # least and greatest of no values are BEYOND and -BEYOND
 _ROW_NAMES = re.compile(
     r"column 1|unnamed: 0|index|instant|no\.?|nr\.?|id|row.?(?:id|names?|num|number)?",
     re.IGNORECASE,
 )
 _CALENDAR = re.compile(r"(?:year|yr|month|mnth|day|hour|hr|minute|week|time)s?", re.IGNORECASE)
 
-Counts = Callable[[str], float]  # the sum of a raw feature over all rows
+Counts = Counter[str]  # the sum of each raw feature over all rows
 
 
 class Feature(NamedTuple):
@@ -66,34 +68,27 @@ class Raw(NamedTuple):
     indicators: Sequence[tuple[Sequence[str], Array]] = ()
 
 
-class Column(State, ABC):
+@dataclass(eq=False)
+class Column(State):
     """A column of the data and what its rows have shown; there is one subclass per kind.
+
+    A column without a value so far has no kind: its first value decides.
 
     Attributes
     ----------
-    places
-        The place of each raw feature among those of all columns, −1 as long as it has none.
     forced
         Whether the user has named the column, so that it is used even if it identifies rows.
+    places
+        The place of each raw feature among those of all columns, −1 as long as it has none.
     """
 
-    kind: ClassVar[str] = ""
-    settings: ClassVar[tuple[str, ...]] = ("name", "forced")
-    seen: ClassVar[tuple[str, ...]] = ()  # attributes that rows change
-    settled = True  # whether further rows have nothing to show
+    name: str
+    forced: bool = False
+    places: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+
+    kind: ClassVar[str] = "undecided"
+    expected: ClassVar[str] = "a text"  # the values expected, in words
     over = False  # whether there have been too many texts
-
-    def __init__(self, name: str, forced: bool = False) -> None:
-        self.name, self.forced = name, forced
-        self.places: dict[str, int] = {}
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """The attributes to save."""
-        return (*cls.settings, *cls.seen, "places")
 
     def check(self, what: str) -> None:
         """Raw features have names and places."""
@@ -106,18 +101,13 @@ class Column(State, ABC):
         """Columns of the file that it is read from."""
         return (self.name,)
 
-    @property
-    def expected(self) -> str:
-        """The values expected, in words."""
-        return {"number": "a number", "boolean": "true or false"}.get(self.kind, "a text")
-
     def values(self, batch: Any) -> Any:
         """Return the values of a batch."""
         return batch.column(self.name)
 
-    @abstractmethod
     def parse(self, values: Any, grow: bool) -> Array:
         """Return one entry per value; with ``grow``, new texts become raw features."""
+        return np.full(len(values), np.nan)
 
     def gaps(self, entries: Array) -> Array | None:
         """Return which entries are missing, None if there are none."""
@@ -127,16 +117,16 @@ class Column(State, ABC):
     def learn(self, entries: Array) -> None:
         """Take note of the rows to learn from."""
 
-    @abstractmethod
     def raw(self, entries: Array) -> Raw:
         """Return the raw features; those of missing entries do not matter."""
+        return Raw({})
 
-    @abstractmethod
     def use(self, counts: Counts, rows: int, calendar: str) -> Use:
         """Decide on the features, from the sums of the raw features over so many rows.
 
         ``calendar`` is how hours and weekdays are used.
         """
+        return Use([], [GAP], "empty")
 
     def merge(self, other: Self) -> None:
         """Take note of what another column of the same kind has seen; keys are merged before."""
@@ -149,16 +139,13 @@ class Column(State, ABC):
         """Return the raw feature that one of before is part of now, None if it is left out."""
         return key
 
-    def fresh(self, **settings: Any) -> Self:
-        """Return a column with the same settings, or other ones, that has seen nothing."""
-        return type(self)(**{name: getattr(self, name) for name in self.settings} | settings)
-
     def gap_feature(self, counts: Counts, rows: int) -> list[Feature]:
         """Return the indicator of gaps if they are many."""
-        many = MIN_GAPS <= counts(GAP) <= rows - MIN_GAPS
+        many = MIN_GAPS <= counts[GAP] <= rows - MIN_GAPS
         return [Feature(f"{self.name}: missing", {GAP: 1.0})] * many
 
 
+@dataclass(eq=False)
 class Number(Column):
     """A number; in texts, its decimal separator is ``form``, a point or a comma.
 
@@ -170,14 +157,16 @@ class Number(Column):
         Number, least, greatest, sum and sum of squares of the values; sums of whole numbers only.
     """
 
-    kind = "number"
-    settings = ("name", "forced", "form")
-    seen = ("whole", "moments")
+    form: str = "point"
+    whole: bool = field(default=True, init=False, repr=False)
+    moments: Array = field(init=False, repr=False)
 
-    def __init__(self, name: str, forced: bool = False, form: str = "point") -> None:
-        super().__init__(name, forced)
-        self.form, self.whole, self.moments = form, True, np.zeros(5)
+    kind = "number"
+    expected = "a number"
+
+    def __post_init__(self) -> None:
         self.places["value"] = -1
+        self.moments = np.array([0.0, BEYOND, -BEYOND, 0.0, 0.0])
 
     def check(self, what: str) -> None:
         """The form is known."""
@@ -198,30 +187,24 @@ class Number(Column):
         """Whether two values differ."""
         return bool(self.moments[2] > self.moments[1])
 
-    @property
-    def settled(self) -> bool:  # type: ignore[override]
-        """Whether further rows have nothing to show."""
-        return self.varied and not self.whole
-
     def learn(self, entries: Array) -> None:
         """Take note of whether values differ, and sum whole numbers."""
+        if self.varied and not self.whole:
+            return
         gap = self.gaps(entries)
         known = entries if gap is None else entries[~gap]
-        if not len(known):
-            return
-        low, high = known.min(), known.max()
         for few in (known[:MIN_NUMBERED], known):
             self.whole = self.whole and bool((few == np.floor(few)).all())
-        self.whole = self.whole and bool(max(-low, high) <= MAX_NUMBERED)
-        sums = [known.sum(), known @ known] if self.whole else [0.0, 0.0]
-        self._join(np.array([len(known), low, high, *sums]))
+        if len(known):
+            low, high = known.min(), known.max()
+            self.whole = self.whole and bool(max(-low, high) <= MAX_NUMBERED)
+            sums = [known.sum(), known @ known] if self.whole else [0.0, 0.0]
+            self._join(np.array([len(known), low, high, *sums]))
 
     def _join(self, more: Array) -> None:
         mine = self.moments
-        if mine[0] and more[0]:
-            ends = [min(mine[1], more[1]), max(mine[2], more[2])]
-            more = np.array([mine[0] + more[0], *ends, *(mine[3:] + more[3:])])
-        self.moments = more if more[0] else mine
+        ends = min(mine[1], more[1]), max(mine[2], more[2])
+        self.moments = np.array([mine[0] + more[0], *ends, *(mine[3:] + more[3:])])
 
     def raw(self, entries: Array) -> Raw:
         """Return the values."""
@@ -229,13 +212,12 @@ class Number(Column):
 
     def use(self, counts: Counts, rows: int, calendar: str) -> Use:
         """Use the value unless it is constant or a row number, and the gaps if they are many."""
-        features, gaps = self.gap_feature(counts, rows), counts(GAP)
-        why = "empty" if gaps == rows else "" if self.varied else "constant"
-        if not (why or self.forced) and self.is_row_number():
-            why, features = "row numbers", []
-        if not why:
-            features = [Feature(self.name, {"value": 1.0}), *features]
-        return Use(features, [GAP], why)
+        features = self.gap_feature(counts, rows)
+        if not self.varied:
+            return Use(features, [GAP], "empty" if counts[GAP] == rows else "constant")
+        if not self.forced and self.is_row_number():
+            return Use([], [GAP], "row numbers")
+        return Use([Feature(self.name, {"value": 1.0}), *features], [GAP])
 
     def is_row_number(self) -> bool:
         """Whether the values are 1, …, n in any order, or nearly if the name says so."""
@@ -246,7 +228,7 @@ class Number(Column):
             return False
         length, mean = high - low + 1.0, total / count
         off = abs(mean - (low + high) / 2.0)
-        spread = abs(12.0 * (squares / count - mean**2) / max(length**2 - 1.0, 1e-300) - 1.0)
+        spread = abs(12.0 * (squares / count - mean**2) / (length**2 - 1.0) - 1.0)
         if length == count and off * count < 0.5:
             return bool(spread < 1e-6)
         # Some rows may be left out, or numbers may begin again in every file.
@@ -263,33 +245,11 @@ class Boolean(Number):
     """True or false, as 1 and 0."""
 
     kind = "boolean"
+    expected = "true or false"
 
     def parse(self, values: Any, grow: bool) -> Array:
         """Return 1 and 0, NaN where missing or neither."""
         return doubles(truths_in(values))
-
-
-class Undecided(Column):
-    """A column without a value so far; its first value decides on its kind."""
-
-    kind = "undecided"
-
-    def become(self, column: Column) -> Column:
-        """Give a column of another kind the gaps so far."""
-        column.places = {**column.places, **self.places}
-        return column
-
-    def parse(self, values: Any, grow: bool) -> Array:
-        """Return NaN."""
-        return np.full(len(values), np.nan)
-
-    def raw(self, entries: Array) -> Raw:
-        """Return nothing."""
-        return Raw({})
-
-    def use(self, counts: Counts, rows: int, calendar: str) -> Use:
-        """Leave it out."""
-        return Use([], [GAP], "empty")
 
 
 def truths_in(values: Any) -> Any:

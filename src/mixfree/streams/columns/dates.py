@@ -12,7 +12,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 from mixfree.streams.read.values import doubles, is_text, numbers_in
 
-__all__ = ["form_of", "forms_of", "is_clock", "is_form", "is_time", "times_in", "times_of"]
+__all__ = ["check_form", "form_of", "forms_of", "is_clock", "is_time", "times_in", "times_of"]
 
 MIN_SHARE = 0.95  # least share of dates among the texts of a column of dates
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -55,17 +55,22 @@ def is_time(arrow_type: Any) -> bool:
     return any(is_one(arrow_type) for is_one in (types.is_timestamp, types.is_date, types.is_time))
 
 
-def is_form(form: str) -> bool:
-    """Whether a text is a unit since 1970, a type, or a format of strptime that can be read.
+def check_form(form: str) -> None:
+    """Raise ValueError unless a text is a unit since 1970, a type, or a format of strptime.
 
     Examples
     --------
-    >>> is_form("%d %b %Y"), is_form("seconds"), is_form("%Q"), is_form("day first")
-    (True, True, False, False)
+    >>> check_form("%d %b %Y")
+    >>> check_form("dd/mm")
+    Traceback (most recent call last):
+    ValueError: dates must be formats such as '%d/%m/%Y' or 'seconds' since 1970, not 'dd/mm'
     """
     used = re.findall("%.?", form)
-    written = bool(used) and len(set(used)) == len(used) and set(used) <= _DIRECTIVES.keys()
-    return written or form in EPOCHS or form in STORED
+    written = used and len(set(used)) == len(used) and set(used) <= _DIRECTIVES.keys()
+    if not (written or form in EPOCHS or form in STORED):
+        raise ValueError(
+            f"dates must be formats such as '%d/%m/%Y' or 'seconds' since 1970, not {form!r}"
+        )
 
 
 def is_clock(form: str) -> bool:

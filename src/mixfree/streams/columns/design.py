@@ -1,5 +1,6 @@
 """The features of a model, as a linear map of the raw features that were summed for all rows."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -7,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from mixfree.base.arithmetic import Array
-from mixfree.streams.columns.column import GAP, Column, Use
+from mixfree.streams.columns.column import GAP, Column
 
 __all__ = ["Design", "design_of"]
 
@@ -92,44 +93,30 @@ def design_of(
     calendar
         How hours and weekdays are used, one of ``CALENDARS``.
     """
-    uses = [_use(column, sums, rows, calendar) for column in columns]
-    if not any(use.features for use in uses):
-        # If row numbers are the only column, they may be present as the time.
-        for place, column in enumerate(columns):
-            if uses[place].why == "row numbers":
-                forced, column.forced = column.forced, True
-                uses[place], column.forced = _use(column, sums, rows, calendar), forced
     names, means, ranges = list[str](), list[float](), list[tuple[int, int]]()
-    entries: list[tuple[int, int, float]] = []
-    for column, use in zip(columns, uses, strict=True):
-        begin = len(names)
-        filled = [place for key in use.filled if (place := column.place(key)) >= 0]
-        known = rows - sum(_count(sums[place]) for place in filled)
+    left_out, notes, entries = dict[str, str](), list[str](), list[tuple[int, int, float]]()
+    for column in columns:
+        begin, placed = len(names), {key: at for key, at in column.places.items() if at >= 0}
+        # Rounded, since a learner may know a sum of indicators as a mean.
+        counts = Counter({key: int(np.rint(sums[at])) for key, at in placed.items()})
+        use = column.use(counts, rows, calendar)
+        filled = [key for key in use.filled if key in placed]
+        known = rows - sum(counts[key] for key in filled)
         for feature in use.features:
-            at, own = len(names), [(column.place(key), c) for key, c in feature.of.items()]
-            entries += [(place, at, factor) for place, factor in own]
-            mean = 0.0
-            if GAP not in feature.of and known > 0:
-                mean = float(sum(factor * sums[place] for place, factor in own) / known)
-                entries += [(place, at, mean) for place in filled]
+            parts, mean = dict(feature.of), 0.0
+            if GAP not in parts and known > 0:
+                mean = float(
+                    sum(factor * sums[placed[key]] for key, factor in parts.items()) / known
+                )
+                parts |= dict.fromkeys(filled, mean)
+            entries += [(placed[key], len(names), factor) for key, factor in parts.items()]
             names.append(feature.name)
             means.append(mean)
         ranges.append((begin, len(names)))
+        if not use.features:
+            left_out[column.name] = use.why
+        notes += [use.note] if use.note else []
     raw, to, factors = np.array(entries, float).reshape(-1, 3).T
     where = raw.astype(int), to.astype(int)
     matrix = sparse.csc_array((factors, where), shape=(len(sums), len(names)))
-    left_out = {c.name: use.why for c, use in zip(columns, uses, strict=True) if not use.features}
-    notes = [use.note for use in uses if use.note]
     return Design(names, matrix, np.array(means), ranges, left_out, notes)
-
-
-def _use(column: Column, sums: Array, rows: int, calendar: str) -> Use:
-    def count(key: str) -> float:
-        return _count(sums[column.place(key)]) if column.place(key) >= 0 else 0.0
-
-    return column.use(count, rows, calendar)
-
-
-def _count(total: float) -> float:
-    """Return a sum of indicators, which a learner may know as a mean."""
-    return float(np.rint(total))

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from mixfree.base.checks import check_one_of, check_whole
 from mixfree.base.state import loading
 from mixfree.linear.exact.coded import Coded
 from mixfree.streams.columns.category import UNKNOWN, Category
-from mixfree.streams.columns.column import GAP, Boolean, Column, Number, Undecided
+from mixfree.streams.columns.column import GAP, Boolean, Column, Number
 from mixfree.streams.columns.design import Design, design_of
 from mixfree.streams.columns.kinds import decided
 from mixfree.streams.columns.target import located, shown_text, targets_in
@@ -24,9 +25,7 @@ __all__ = ["POLICIES", "Encoded", "Encoder"]
 
 POLICIES = ("auto", "skip", "error")
 MAX_NOT_PARSED = 0.01  # largest share of texts in a column of numbers or dates
-KINDS: dict[str, type[Column]] = {
-    each.kind: each for each in (Number, Boolean, Category, Time, Undecided)
-}
+KINDS = {each.kind: each for each in (Column, Number, Boolean, Category, Time)}
 
 
 class Encoded(NamedTuple):
@@ -150,15 +149,14 @@ class Encoder:
         if self.growing:
             self.rows += end - begin
             for column, each in zip(self.columns, found.entries, strict=True):
-                if not column.settled:
-                    column.learn(each[begin:end])
+                column.learn(each[begin:end])
 
     def again(self, fixed: bool) -> "Encoder":
         """Return an encoder of the same columns for a whole stream, whose first rows this has seen.
 
         If ``fixed``, the features are those decided by these rows.
         """
-        columns = [column.fresh() for column in self.columns]
+        columns = [replace(column) for column in self.columns]
         found = Encoder(columns, self._target, self.classes, self.missing)
         if fixed:
             found.columns, found.rows, found.sums = self.columns, self.rows, self.sums
@@ -262,9 +260,9 @@ class Encoder:
         mine, theirs = self._layout(), other._layout()
         for place, column in enumerate(other.columns):
             own = self.columns[place]
-            if isinstance(own, Undecided) and not isinstance(column, Undecided):
-                self.columns[place] = own = own.become(column.fresh())
-            elif type(own) is not type(column) and not isinstance(column, Undecided):
+            if type(own) is Column and type(column) is not Column:
+                self.columns[place] = own = _become(own, replace(column))
+            elif type(column) not in (Column, type(own)):
                 raise ValueError(
                     f"column {own.name!r} is a {own.kind} in one part and a {column.kind} in "
                     f"another: give `categories={[own.name]!r}`"
@@ -299,8 +297,8 @@ class Encoder:
                 gaps.append(None)
                 continue
             values = column.values(piece.batch)
-            if isinstance(column, Undecided) and grow and values.null_count < len(values):
-                self.columns[place] = column = column.become(decided(column, values))
+            if type(column) is Column and grow and values.null_count < len(values):
+                self.columns[place] = column = _become(column, decided(column, values))
             entries.append(each := column.parse(values, grow))
             gaps.append(gap := column.gaps(each))
             if gap is not None and isinstance(column, Number) and (far := np.isinf(each)).any():
@@ -431,6 +429,12 @@ class Encoder:
             located(piece, row, what, column.name)
             + "; `missing='skip'` leaves out such rows, `missing='auto'` fills in the mean"
         )
+
+
+def _become(undecided: Column, column: Column) -> Column:
+    """Give a column the gaps of the one without a kind that it takes the place of."""
+    column.places |= undecided.places
+    return column
 
 
 def _plain(column: Column) -> dict[str, Any]:

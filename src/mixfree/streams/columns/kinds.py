@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from mixfree.base.extras import require
 from mixfree.streams.columns import dates
 from mixfree.streams.columns.category import MAX_TEXTS, Category
-from mixfree.streams.columns.column import Boolean, Column, Number, Undecided
+from mixfree.streams.columns.column import Boolean, Column, Number
 from mixfree.streams.columns.time import Time
 from mixfree.streams.read.values import doubles, is_mark, is_text, numbers_in
 
-__all__ = ["Choices", "Verdict", "check_dates", "columns_of", "decided", "judge", "matching"]
+__all__ = ["Choices", "Verdict", "columns_of", "decided", "judge", "matching"]
 
 MAX_RAW = 2000  # most raw features of all columns of texts together
 MIN_TEXTS = 16  # of a column of texts, however many there are
@@ -56,24 +56,10 @@ def matching(patterns: Sequence[str], names: Sequence[str]) -> list[str]:
     return [n for n in names if n in exact or any(fnmatchcase(n, each) for each in wild)]
 
 
-def check_dates(formats: Mapping[str, str]) -> None:
-    """Raise ValueError for a format of dates that cannot be read.
-
-    Examples
-    --------
-    >>> check_dates({"when": "dd/mm"})
-    Traceback (most recent call last):
-    ValueError: dates must be formats such as '%d/%m/%Y' or 'seconds' since 1970, not 'dd/mm'
-    """
-    for form in formats.values():
-        if form and not dates.is_form(form):
-            raise ValueError(
-                f"dates must be formats such as '%d/%m/%Y' or 'seconds' since 1970, not {form!r}"
-            )
-
-
 def columns_of(table: Mapping[str, Any], choices: Choices) -> dict[str, Verdict]:
     """Judge each column by its first values; columns with parts of a date become one."""
+    if len(table) == 1:  # row numbers, which may be present as the time
+        choices = choices._replace(features=tuple(table))
     found = {name: judge(values, name, choices) for name, values in table.items()}
     parts = _parts(table, found, choices) if choices.time != "none" else ()
     if parts:
@@ -85,9 +71,6 @@ def columns_of(table: Mapping[str, Any], choices: Choices) -> dict[str, Verdict]
     texts = [each.column for each in found.values() if isinstance(each.column, Category)]
     for column in texts:
         column.most = max(min(MAX_TEXTS, MAX_RAW // len(texts)), MIN_TEXTS)
-    times = [each.column for each in found.values() if isinstance(each.column, Time)]
-    for time in times[:1]:
-        time.calendar = choices.time in ("auto", "calendar")
     return found
 
 
@@ -132,7 +115,7 @@ def judge(values: Any, name: str, choices: Choices) -> Verdict:
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return Verdict("number", Number(name, forced))
     if not len(known) and (is_text(kind) or types.is_null(kind)):
-        return Verdict("nothing yet", Undecided(name, forced))
+        return Verdict("nothing yet", Column(name, forced))
     if not is_text(kind):
         lists = types.is_nested(kind)  # structs have been flattened
         why = "lists cannot be features" if lists else f"of the type {kind}"
@@ -142,7 +125,7 @@ def judge(values: Any, name: str, choices: Choices) -> Verdict:
     return _of_texts(known, name, choices)
 
 
-def decided(column: Undecided, values: Any) -> Column:
+def decided(column: Column, values: Any) -> Column:
     """Judge the kind of a column by its first values that are not missing."""
     choices = Choices((column.name,) if column.forced else ())
     verdict = judge(values, column.name, choices)

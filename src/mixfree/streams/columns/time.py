@@ -1,6 +1,7 @@
 """Columns of dates: their cycles, their calendar and their trend."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, shown
 from mixfree.streams.columns import dates
-from mixfree.streams.columns.column import GAP, MIN_ROWS, Column, Counts, Feature, Raw, Use
+from mixfree.streams.columns.column import BEYOND, GAP, MIN_ROWS, Column, Counts, Feature, Raw, Use
 from mixfree.streams.read.values import doubles, numbers_in
 
 __all__ = ["CALENDARS", "TIMES", "Time", "span_of"]
@@ -47,46 +48,32 @@ CELLS = [f"{hour:02} h{end}" for hour in range(24) for end in ("", " weekend")]
 MOMENT, OF_DAY, OF_YEAR, WEEKDAY, FIRST, LAST = range(6)
 
 
+@dataclass(eq=False)
 class Time(Column):
     """A date, whose raw features are sines and cosines, hours and weekdays, and days.
 
-    Parameters
+    Attributes
     ----------
     form
         How it is written: see :func:`mixfree.streams.columns.dates.times_in`.
     time
         One of ``TIMES``.
-    calendar
-        Whether to sum hours and weekdays, so that a calendar can be used instead of cycles.
     parts
         Columns with the year, the month, the day and perhaps the hour, instead of one column.
-
-    Attributes
-    ----------
-    times
-        Number of times.
     span
-        Their least and greatest microsecond since 1970, microsecond of the day, share of the year
-        and weekday, and whether they are the first or the last day of a month.
+        The least and the greatest microsecond since 1970, microsecond of the day, share of the year
+        and weekday, and whether all or some are the first or the last day of a month.
     """
 
-    kind = "time"
-    settled = False
-    settings = ("name", "forced", "form", "time", "calendar", "parts")
-    seen = ("times", "span")
+    form: str = "stored"
+    time: str = "auto"
+    parts: tuple[str, ...] = ()
+    span: Array = field(init=False, repr=False)
 
-    def __init__(
-        self,
-        name: str,
-        forced: bool = False,
-        form: str = "stored",
-        time: str = "auto",
-        calendar: bool = False,
-        parts: Sequence[str] = (),
-    ) -> None:
-        super().__init__(name, forced)
-        self.form, self.time, self.calendar, self.parts = form, time, calendar, tuple(parts)
-        self.times, self.span = 0, np.zeros((2, 6))
+    kind = "time"
+
+    def __post_init__(self) -> None:
+        self.span = np.outer([BEYOND, -BEYOND], np.ones(6))
         waves = _waves("hour") if self.is_clock else ["days", *_waves("hour"), *_waves("season")]
         self.places = dict.fromkeys(waves, -1)
 
@@ -94,9 +81,9 @@ class Time(Column):
         """The form and its use are known."""
         super().check(what)
         check_one_of(self.time, "time", TIMES)
-        texts = all(isinstance(part, str) for part in self.parts)
-        if not (dates.is_form(self.form) and texts):
-            raise ValueError(f"state of the {what} is invalid: {shown((self.form, self.parts))}")
+        dates.check_form(self.form)
+        if not all(isinstance(part, str) for part in self.parts):
+            raise ValueError(f"state of the {what} is invalid: {shown(self.parts)}")
 
     @property
     def is_clock(self) -> bool:
@@ -109,7 +96,7 @@ class Time(Column):
         return self.parts or (self.name,)
 
     @property
-    def expected(self) -> str:
+    def expected(self) -> str:  # type: ignore[override]
         """The values expected, in words."""
         return "a time of day" if self.is_clock else f"a date ({self.form})"
 
@@ -120,11 +107,6 @@ class Time(Column):
     def parse(self, values: Any, grow: bool) -> Array:
         """Return NumPy times, NaT where missing."""
         return _joined(values) if self.parts else dates.times_in(values, self.form)
-
-    def gaps(self, entries: Array) -> Array | None:
-        """Return which times are missing, None if there are none."""
-        found = np.isnat(entries)
-        return found if found.any() else None
 
     def learn(self, entries: Array) -> None:
         """Take note of the span of the times."""
@@ -138,17 +120,15 @@ class Time(Column):
         first, last = (each == each.astype("M8[M]") for each in (date, date + 1))
         shown = known.astype(np.int64), of_day, _of_year(different), (different - MONDAY) % 7
         ends = ([f(each) for each in (*shown, first, last)] for f in (np.min, np.max))
-        self._join(len(known), np.array([*ends], np.float64))
+        self._join(np.array([*ends], np.float64))
 
-    def _join(self, times: int, span: Array) -> None:
-        if self.times and times:
-            low, high = zip(self.span, span, strict=True)
-            span = np.array([np.minimum(*low), np.maximum(*high)])
-        self.span, self.times = span if times else self.span, self.times + times
+    def _join(self, span: Array) -> None:
+        (low, high), (least, greatest) = self.span, span
+        self.span = np.array([np.minimum(low, least), np.maximum(high, greatest)])
 
     def merge(self, other: Self) -> None:
         """Join the spans of both."""
-        self._join(other.times, other.span)
+        self._join(other.span)
 
     def raw(self, entries: Array) -> Raw:
         """Return days, sines and cosines, weekdays and hours."""
@@ -164,18 +144,23 @@ class Time(Column):
             sines = _sines("hour", np.arange(1440.0) / 1440.0)
             numbers = {key: values[minutes] for key, values in sines.items()}
         if self.is_clock:
-            return Raw(numbers, [(CELLS, 2 * hours)] if self.calendar else [])
+            return Raw(numbers, [(CELLS, 2 * hours)] if self.has_calendar else [])
         different, which = _different(days)
         numbers["days"] = (entries.astype(np.int64) - ORIGIN) / DAY
         season = _sines("season", _of_year(different))
         numbers |= {key: values[which] for key, values in season.items()}
         weekdays = (days - MONDAY) % 7
-        cells = [(CELLS, 2 * hours + (weekdays >= SATURDAY))] if self.calendar else []
+        cells = [(CELLS, 2 * hours + (weekdays >= SATURDAY))] if self.has_calendar else []
         return Raw(numbers, [(WEEKDAYS, weekdays), *cells])
 
     @property
+    def has_calendar(self) -> bool:
+        """Whether hours are summed, so that a calendar can be used instead of cycles."""
+        return self.time in ("auto", "calendar")
+
+    @property
     def days(self) -> float:
-        """Days between the first and the last time."""
+        """Days between the first and the last time, negative if there is no time."""
         return float(self.span[1, MOMENT] - self.span[0, MOMENT]) / DAY
 
     def usable(self) -> list[str]:
@@ -203,7 +188,7 @@ class Time(Column):
     def calendars(self, rows: int) -> list[str]:
         """Return the ways in which hours and weekdays can be used, the simplest first."""
         usable = self.usable()
-        if not self.calendar or not {"hour", "weekday"} & set(usable):
+        if not self.has_calendar or not {"hour", "weekday"} & set(usable):
             return ["cycles"]
         if self.time == "calendar":
             return ["calendar"]
@@ -217,8 +202,8 @@ class Time(Column):
     def use(self, counts: Counts, rows: int, calendar: str) -> Use:
         """Use the parts that the span of all times allows."""
         parts = self.usable()
-        if not self.days and self.time != "cyclic":
-            why = "constant" if self.times else "without a valid date"
+        if self.days <= 0.0 and self.time != "cyclic":
+            why = "without a valid date" if self.days else "constant"
             return Use(self.gap_feature(counts, rows), [GAP], why)
         if not parts and self.forced and not self.is_clock:
             parts = ["days"]
@@ -254,10 +239,10 @@ class Time(Column):
 
     def _without_reference(self, levels: Sequence[Sequence[str]], counts: Counts) -> list[Feature]:
         """Return features of levels of enough rows but the most frequent one, the reference."""
-        found = list[tuple[float, Feature]]()
+        found = list[tuple[int, Feature]]()
         for keys in levels:
             of = {key: 1.0 for key in keys if key in self.places}
-            if (count := sum(map(counts, of))) >= MIN_ROWS:
+            if (count := sum(counts[key] for key in of)) >= MIN_ROWS:
                 found.append((count, Feature(f"{self.name}: {keys[0]}", of)))
         reference = max(found, key=lambda each: each[0], default=None)
         return [each[1] for each in found if each is not reference]

@@ -12,8 +12,8 @@ from mixfree.linear.classes import loss_of
 from mixfree.linear.learner_for import LinearLearner, learner_for
 from mixfree.linear.losses import REGRESSIONS, Huber, Loss, Squared
 from mixfree.streams.columns.category import MAX_HASHED
+from mixfree.streams.columns.dates import check_form
 from mixfree.streams.columns.encoder import POLICIES
-from mixfree.streams.columns.kinds import check_dates
 from mixfree.streams.columns.time import TIMES
 
 __all__ = ["FitPlan"]
@@ -78,7 +78,8 @@ class FitPlan:
         for name in ("features", "exclude", "categories", "classes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "dates", dict(self.dates))
-        check_dates(self.dates)
+        for form in filter(None, self.dates.values()):
+            check_form(form)
         check_one_of(self.missing, "missing", POLICIES)
         check_one_of(self.time, "time", TIMES)
         check_whole(self.hash_columns, "hash_columns", least=0, most=MAX_HASHED)

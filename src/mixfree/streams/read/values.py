@@ -27,11 +27,7 @@ MARKS = (
 )
 # A currency sign before or after a number, or a per cent sign after it, is removed.
 _SIGNS = r"^([+-]?)[$€£¥] ?|[ \x{a0}\x{202f}]?[%$€£¥]$"
-_GROUPED = r"^[+-]?\d{1,3}(?:[ '’\x{a0}\x{2009}\x{202f}]\d{3})+(?:[.,]\d*)?$"
-_GROUPS = r"[ '’\x{a0}\x{2009}\x{202f}]"
-_NUMBER = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?$|^(?i:[+-]?inf(?:inity)?)$"
-_THOUSANDS = r"^[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?$"
-_WITH_COMMA = r"^[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)(?:,\d*)?(?:[eE][+-]?\d{1,3})?$"
+_BLANKS = r" '’\x{a0}\x{2009}\x{202f}"  # between groups of three digits
 
 
 def is_text(arrow_type: Any) -> bool:
@@ -82,26 +78,24 @@ def numbers_in(values: Any, form: str = "point") -> Any:
     """
     pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
     if not is_text(values.type):
-        double = pyarrow.float64()
-        return values if values.type == double else values.cast(double, safe=False)
+        return values.cast(pyarrow.float64(), safe=False)
     if form == "point":
         try:
             return values.cast(pyarrow.float64())
         except pyarrow.ArrowInvalid:
             pass  # some texts need the more general parsing below
+    point, comma = ".," if form == "point" else ",."
     texts = compute.utf8_trim_whitespace(values)
     texts = compute.replace_substring_regex(texts, _SIGNS, r"\1")
-    grouped = compute.match_substring_regex(texts, _GROUPED)
-    whole = compute.replace_substring_regex(texts, _GROUPS, "")
+    groups = f"[{comma}{_BLANKS}]"
+    grouped = compute.match_substring_regex(
+        texts, rf"^[+-]?\d{{1,3}}(?:{groups}\d{{3}})+(?:[{point}]\d*)?$"
+    )
+    whole = compute.replace_substring_regex(texts, groups, "")
     texts = compute.if_else(grouped, whole, texts)
-    if form == "comma":
-        written = compute.match_substring_regex(texts, _WITH_COMMA)
-        texts = compute.replace_substring(texts, ".", "")
-        texts = compute.replace_substring(texts, ",", ".")
-    else:
-        grouped = compute.match_substring_regex(texts, _THOUSANDS)
-        texts = compute.if_else(grouped, compute.replace_substring(texts, ",", ""), texts)
-        written = compute.match_substring_regex(texts, _NUMBER)
+    number = rf"(?:\d+[{point}]?\d*|[{point}]\d+)(?:e[+-]?\d{{1,3}})?|inf(?:inity)?"
+    written = compute.match_substring_regex(texts, f"^[+-]?(?:{number})$", ignore_case=True)
+    texts = compute.replace_substring(texts, point, ".")
     return compute.if_else(written, texts, None).cast(pyarrow.float64())
 
 

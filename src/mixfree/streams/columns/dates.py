@@ -46,6 +46,7 @@ _DIRECTIVES = {
 # Microseconds per unit of an epoch; the unit is the one that gives seconds from 1979 to 2096.
 EPOCHS = {"seconds": 1e6, "milliseconds": 1e3, "microseconds": 1.0, "nanoseconds": 1e-3}
 SECONDS = 3e8, 4e9
+NAT = np.iinfo(np.int64).min  # NumPy's "not a time"
 STORED = ("stored", "clock")  # dates and times of day with a type of their own
 
 
@@ -146,12 +147,9 @@ def times_in(values: Any, form: str) -> Array:
     if is_time(values.type):
         return _stored(values)
     if form in EPOCHS:
-        numbers = doubles(numbers_in(values))
-        lowest, highest = SECONDS[0] / 1e3, SECONDS[1]  # an early row may be from 1970
-        seconds = numbers * (EPOCHS[form] / 1e6)
-        fits = (lowest <= seconds) & (seconds <= highest)
-        whole = np.floor(np.where(fits, numbers, 0.0) * EPOCHS[form]).astype(np.int64)
-        return np.where(fits, whole.astype("M8[us]"), np.datetime64("NaT"))
+        micro = doubles(numbers_in(values)) * EPOCHS[form]
+        fits = (micro >= SECONDS[0] * 1e3) & (micro <= SECONDS[1] * 1e6)  # or some days after 1970
+        return np.where(fits, micro, NAT).astype(np.int64).view("M8[us]")
     if not is_text(values.type):  # digits such as 20191231
         values = numbers_in(values).cast(pyarrow.int64(), safe=False).cast(pyarrow.string())
     texts = require("pyarrow.compute").utf8_trim_whitespace(values)
@@ -171,10 +169,8 @@ def _stored(values: Any) -> Array:
     pyarrow = require("pyarrow")
     of_day = pyarrow.types.is_time(values.type)
     kind = pyarrow.time64("us") if of_day else pyarrow.timestamp("us")
-    values = values.cast(kind, safe=False).cast(pyarrow.int64())
-    missing = values.is_null().to_numpy(zero_copy_only=False)
-    whole = values.fill_null(0).to_numpy(zero_copy_only=False).astype("M8[us]")
-    return np.where(missing, np.datetime64("NaT"), whole)
+    whole = values.cast(kind, safe=False).cast(pyarrow.int64()).fill_null(NAT)
+    return np.asarray(whole.to_numpy(zero_copy_only=False)).view("M8[us]")
 
 
 def _written(texts: Any, pattern: str) -> Array:

@@ -21,7 +21,12 @@ MAX_RAW = 2000  # most raw features of all columns of texts together
 MIN_TEXTS = 16  # of a column of texts, however many there are
 MIN_SHARE = 0.99  # share of values that decides on the kind; the others count as missing
 _BEGINNING = r"^\s*(?:[-+.$€£¥\d]|(?i:inf))"  # of numbers and recognised dates
-_PARTS = ("years?|yr", "months?|mnth|mon", "days?|dom", "hours?|hr")  # of a date in columns
+_PARTS = {  # of a date in columns: their names and ranges
+    "years?|yr": (1001, 2999),
+    "months?|mnth|mon": (1, 12),
+    "days?|dom": (0, 31),
+    "hours?|hr": (0, 24),
+}
 
 
 class Choices(NamedTuple):
@@ -80,17 +85,15 @@ def _parts(
     """Return the columns with year, month, day and perhaps hour, if there are such."""
     numbers = [name for name, each in found.items() if type(each.column) is Number]
     names = []
-    for pattern in _PARTS:
+    for pattern, (low, high) in _PARTS.items():
         like = [name for name in numbers if re.fullmatch(pattern, name, re.IGNORECASE)]
         if len(like) != 1 or like[0] in choices.features:
             break
+        values = doubles(numbers_in(table[like[0]].drop_null()))
+        if not len(values) or values.min() < low or values.max() > high:
+            break
         names += like
-    if len(names) < 3:
-        return ()
-    low = [doubles(numbers_in(table[name].drop_null())) for name in names]
-    right = all(len(each) for each in low) and low[0].min() > 1000 and low[0].max() < 3000
-    right = right and low[1].min() >= 1 and low[1].max() <= 12 and low[2].max() <= 31
-    return tuple(names) if right and (len(names) < 4 or low[3].max() <= 24) else ()
+    return tuple(names) if len(names) >= 3 else ()
 
 
 def judge(values: Any, name: str, choices: Choices) -> Verdict:
@@ -99,8 +102,8 @@ def judge(values: Any, name: str, choices: Choices) -> Verdict:
     Examples
     --------
     >>> import pyarrow
-    >>> judge(pyarrow.array(["1.5", "2", "?", None]), "load", Choices())
-    Verdict(type='number', column=Number('load'), why='')
+    >>> judge(pyarrow.array(["1.5", "2", "?", None]), "load", Choices()).column
+    Number(name='load', forced=False, form='point')
     """
     types = require("pyarrow").types
     forced = bool(choices.features)

@@ -16,8 +16,13 @@ __all__ = ["CALENDARS", "TIMES", "Time", "span_of"]
 
 TIMES = ("auto", "cyclic", "calendar", "linear", "none")  # encodings of dates
 # How the hours of a day and the days of a week are used: as smooth cycles, as categories, or as
-# categories with other hours at weekends.
-CALENDARS = ("cycles", "calendar", "weekends")
+# categories with other hours at weekends; and the parts of a date in words.
+WORDS = {
+    "cycles": {"days": "trend"},
+    "calendar": {"days": "trend", "hour": "hours", "weekday": "weekdays"},
+    "weekends": {"days": "trend", "hour": "hours, at weekends apart", "weekday": "weekdays"},
+}
+CALENDARS = tuple(WORDS)
 # Periodic parts of a date, with their period in days and number of harmonics.
 PARTS = {"hour": (1, 2), "weekday": (7, 2), "season": (365, 1)}
 TREND = 2 * 365  # days from which a trend can be told from the season
@@ -32,18 +37,17 @@ ORIGIN = 10_957 * DAY  # 1 January 2000, the day 0 of a trend
 EVERY_YEAR = 2.0 / 365.0  # leap years move the same day of the year by less
 
 
-def _waves(part: str) -> list[str]:
-    """Return the raw features of a periodic part."""
-    found = []
+def _sines(part: str, shares: Array) -> dict[str, Array]:
+    """Return sines and cosines of shares of a period, by the names of the raw features."""
+    found = {}
     for wave in range(1, PARTS[part][1] + 1):
-        times = "" if wave == 1 else f" {wave}"
-        found += [f"{part} sin{times}", f"{part} cos{times}"]
+        times, angles = "" if wave == 1 else f" {wave}", 2.0 * np.pi * wave * shares
+        found |= {f"{part} sin{times}": np.sin(angles), f"{part} cos{times}": np.cos(angles)}
     return found
 
 
+WAVES = {part: [*_sines(part, np.zeros(0))] for part in PARTS}
 CELLS = [f"{hour:02} h{end}" for hour in range(24) for end in ("", " weekend")]
-
-
 # What times have shown: the least and the greatest of these.
 MOMENT, OF_DAY, OF_YEAR, WEEKDAY, FIRST, LAST = range(6)
 
@@ -74,8 +78,8 @@ class Time(Column):
 
     def __post_init__(self) -> None:
         self.span = np.outer([BEYOND, -BEYOND], np.ones(6))
-        waves = _waves("hour") if self.is_clock else ["days", *_waves("hour"), *_waves("season")]
-        self.places = dict.fromkeys(waves, -1)
+        waves = ["days", *WAVES["hour"], *WAVES["season"]]
+        self.places = dict.fromkeys(WAVES["hour"] if self.is_clock else waves, -1)
 
     def check(self, what: str) -> None:
         """The form and its use are known."""
@@ -113,7 +117,7 @@ class Time(Column):
         known = entries[~np.isnat(entries)]
         if not len(known):
             return
-        days, of_day = _divided(known)
+        days, of_day = np.divmod(known.astype(np.int64), DAY)
         different, which = _different(days)
         different = different[np.bincount(which) > 0]
         date = different.astype("M8[D]")
@@ -135,7 +139,7 @@ class Time(Column):
         gap = np.isnat(entries)
         if gap.any():  # any time will do
             entries = np.where(gap, entries[int(gap.argmin())], entries)
-        days, of_day = _divided(entries)
+        days, of_day = np.divmod(entries.astype(np.int64), DAY)
         minutes, rest = np.divmod(of_day, HOUR // 60)
         hours = minutes // 60
         if rest.any():
@@ -213,20 +217,19 @@ class Time(Column):
                 lacks = "too short for hour, weekday or season"
             why = f"a date: rows cover {span_of(self.days)}, {lacks}; `time='linear'` uses it as a "
             return Use([], [], why + "number, `time='cyclic'` uses all")
-        apart, features = calendar == "weekends", list[Feature]()
+        step, features = 1 if calendar == "weekends" else 2, list[Feature]()
         for part in parts:
             if part == "days":
                 features.append(Feature(f"{self.name}: days", {"days": 1.0}))
             elif calendar == "cycles" or part == "season":
-                features += [Feature(f"{self.name}: {k}", self._wave(k)) for k in _waves(part)]
+                features += [Feature(f"{self.name}: {k}", self._wave(k)) for k in WAVES[part]]
             elif part == "hour":
-                step = 1 if apart else 2
                 cells = [CELLS[at : at + step] for at in range(0, len(CELLS), step)]
                 features += self._without_reference(cells, counts)
             else:
-                for ends in [(0, SATURDAY), (SATURDAY, 7)] if apart else [(0, 7)]:
-                    days = [[day] for day in WEEKDAYS[slice(*ends)]]
-                    features += self._without_reference(days, counts)
+                days = [[day] for day in WEEKDAYS]
+                apart = [days[:SATURDAY], days[SATURDAY:]] if step == 1 else [days]
+                features += [f for each in apart for f in self._without_reference(each, counts)]
         features += self.gap_feature(counts, rows)
         return Use(features, [GAP], "", self._note(parts, calendar))
 
@@ -248,14 +251,9 @@ class Time(Column):
         return [each[1] for each in found if each is not reference]
 
     def _note(self, parts: Sequence[str], calendar: str) -> str:
-        words = {"days": "trend"}
-        if calendar != "cycles":
-            words |= {"hour": "hours", "weekday": "weekdays"}
-        if calendar == "weekends":
-            words["hour"] = "hours, at weekends apart"
-        used = ", ".join(words.get(part, part) for part in parts)
+        used = ", ".join(WORDS[calendar].get(part, part) for part in parts)
         note = f"{self.name!r} is a {self.described}, used as {used}"
-        if self.is_clock or self.time not in ("auto", "calendar"):
+        if self.is_clock or not self.has_calendar:
             return note
         note += f": rows cover {span_of(self.days)}"
         short = [part for part, (length, _) in PARTS.items() if self.days < MIN_COVERED * length]
@@ -273,18 +271,6 @@ class Time(Column):
         since = " since 1970" if self.form.endswith("seconds") else ""
         parts = f" in {len(self.parts)} columns, {', '.join(self.parts)}" if self.parts else ""
         return f"date{parts}" if self.form == "stored" else f"date ({self.form}{since})"
-
-
-def _sines(part: str, shares: Array) -> dict[str, Array]:
-    """Return sines and cosines of shares of a period, by the names of the raw features."""
-    angles = [2.0 * np.pi * (wave + 1) * shares for wave in range(PARTS[part][1])]
-    return dict(zip(_waves(part), (f(a) for a in angles for f in (np.sin, np.cos)), strict=True))
-
-
-def _divided(times: Array) -> tuple[Array, Array]:
-    """Return days since 1970 and microseconds of the day."""
-    days, of_day = np.divmod(times.astype(np.int64), DAY)
-    return days, of_day
 
 
 def _different(days: Array) -> tuple[Array, Array]:

@@ -68,7 +68,7 @@ WRONG = {
     "packed": (PACKED, "it is compressed by gzip: rename it to end in .gz"),
     "utf16.csv": ("a,y\n1,2\n".encode("utf-16"), "it is in UTF-16: iconv -f utf-16 -t utf-8 FILE"),
     "odd.dat": (b"PAR1", "it is a Parquet file: give --format parquet"),
-    "p.parquet.gz": ("", "Parquet cannot be read from a pipe or compressed"),
+    "p.parquet.gz": ("", "decompress it: only text can be read compressed"),
 }
 WRONG_COLUMNS = {
     "a,b,y\n1,2,3\n4,5,3\n": "the target 'y' is always 3: there is nothing to learn",

@@ -296,19 +296,6 @@ def test_a_row_of_many_keys_costs_no_table_of_them(folder):
     assert counted.max_memory() < 50_000_000
 
 
-def test_compressed_streams_and_files_of_arrow(folder, capsys):
-    """Catches a remark of PyArrow on the length of its metadata."""
-    data = table(50)
-    for name, opened in (("s.arrows.gz", pa.ipc.new_stream), ("f.arrow.gz", pa.ipc.new_file)):
-        with pa.output_stream(name) as file, opened(file, data.schema) as writer:
-            writer.write_table(data)
-    stream = Source(find_files(["s.arrows.gz"]))
-    stream.open(data.column_names)
-    assert pa.Table.from_batches([piece.batch for piece in stream.pieces()]) == data
-    assert fit("f.arrow.gz", "--model", "m") == 2
-    assert "it is an Arrow file, not a stream: decompress it, or name it" in capsys.readouterr().err
-
-
 def test_files_that_cannot_be_read_are_named(folder, capsys):
     """Catches one name too many, or none."""
     Path("gone.csv").write_text("a,y\n1,2\n")

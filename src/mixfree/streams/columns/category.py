@@ -41,7 +41,6 @@ class Category(Column):
 
     def check(self, what: str) -> None:
         """There are not more texts than there may be."""
-        super().check(what)
         most = max(self.most, check_whole(self.hashed, "hashed", least=0, most=MAX_HASHED))
         check_whole(len(self.places), "number of texts", least=0, most=most + 1)
 

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_one_of, shown
 from mixfree.base.extras import require
 from mixfree.base.state import State
 from mixfree.streams.read.values import doubles, is_text, numbers_in
@@ -90,12 +89,6 @@ class Column(State):
     expected: ClassVar[str] = "a text"  # the values expected, in words
     over = False  # whether there have been too many texts
 
-    def check(self, what: str) -> None:
-        """Raw features have names and places."""
-        places = self.places.items()
-        if not all(type(key) is str and type(at) is int and at >= -1 for key, at in places):
-            raise ValueError(f"state of the {what} is invalid: {shown(self.places)}")
-
     @property
     def sources(self) -> tuple[str, ...]:
         """Columns of the file that it is read from."""
@@ -167,11 +160,6 @@ class Number(Column):
     def __post_init__(self) -> None:
         self.places["value"] = -1
         self.moments = np.array([0.0, BEYOND, -BEYOND, 0.0, 0.0])
-
-    def check(self, what: str) -> None:
-        """The form is known."""
-        super().check(what)
-        check_one_of(self.form, "form of numbers", ("point", "comma"))
 
     def parse(self, values: Any, grow: bool) -> Array:
         """Return doubles, NaN where missing."""

@@ -87,10 +87,6 @@ def forms_of(texts: Any) -> list[str]:
     >>> import pyarrow
     >>> forms_of(pyarrow.array(["31.12.2019 23:00", "1.1.2020 0:00"]))
     ['%d.%m.%Y']
-    >>> forms_of(pyarrow.array(["1/9/2011", "1/10/2011"]))
-    ['%d/%m/%Y', '%m/%d/%Y']
-    >>> forms_of(pyarrow.array(["3.11.10", "16:10"]))
-    []
     """
     compute, found = require("pyarrow.compute"), []
     trimmed = compute.utf8_trim_whitespace(texts)

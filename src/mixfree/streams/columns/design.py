@@ -43,10 +43,9 @@ class Design(NamedTuple):
 
     @property
     def is_identity(self) -> bool:
-        """Whether the features are the raw features."""
+        """Whether the features are the raw features, so that a learner of these need not change."""
         raw, features = self.matrix.shape
-        same = raw == features and self.matrix.nnz == raw
-        return same and bool((self.matrix.diagonal() == 1.0).all())
+        return raw == features == self.matrix.nnz and bool((self.matrix.diagonal() == 1.0).all())
 
     def without(self, gone: Array, columns: Sequence[str]) -> "Design":
         """Return the design without some features, of which others are combinations."""

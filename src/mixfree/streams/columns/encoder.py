@@ -240,7 +240,9 @@ class Encoder:
                 getattr(encoder, name).update({k: _count(n) for k, n in state[name].items()})
             for name, (count, place) in state["not_parsed"].items():
                 encoder.not_parsed[name] = [_count(count), str(place)]
-            taken = sorted(at for each in columns for at in each.places.values() if at >= 0)
+            every = [at for each in columns for at in each.places.values()]
+            right &= all(type(at) is int for at in every)
+            taken = sorted(at for at in every if at >= 0)
             sums = state["sums"].astype(float)
             right &= taken == [*range(len(taken))] and sums.shape == (len(taken),)
             if not (right and np.isfinite(sums).all()):

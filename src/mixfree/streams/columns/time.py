@@ -7,7 +7,6 @@ from typing import Any, Self
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_one_of, shown
 from mixfree.streams.columns import dates
 from mixfree.streams.columns.column import BEYOND, GAP, MIN_ROWS, Column, Counts, Feature, Raw, Use
 from mixfree.streams.read.values import doubles, numbers_in
@@ -39,7 +38,7 @@ EVERY_YEAR = 2.0 / 365.0  # leap years move the same day of the year by less
 
 def _sines(part: str, shares: Array) -> dict[str, Array]:
     """Return sines and cosines of shares of a period, by the names of the raw features."""
-    found = {}
+    found = dict[str, Array]()
     for wave in range(1, PARTS[part][1] + 1):
         times, angles = "" if wave == 1 else f" {wave}", 2.0 * np.pi * wave * shares
         found |= {f"{part} sin{times}": np.sin(angles), f"{part} cos{times}": np.cos(angles)}
@@ -80,14 +79,6 @@ class Time(Column):
         self.span = np.outer([BEYOND, -BEYOND], np.ones(6))
         waves = ["days", *WAVES["hour"], *WAVES["season"]]
         self.places = dict.fromkeys(WAVES["hour"] if self.is_clock else waves, -1)
-
-    def check(self, what: str) -> None:
-        """The form and its use are known."""
-        super().check(what)
-        check_one_of(self.time, "time", TIMES)
-        dates.check_form(self.form)
-        if not all(isinstance(part, str) for part in self.parts):
-            raise ValueError(f"state of the {what} is invalid: {shown(self.parts)}")
 
     @property
     def is_clock(self) -> bool:
@@ -301,13 +292,7 @@ def _joined(parts: Sequence[Any]) -> Array:
 
 
 def span_of(days: float) -> str:
-    """Describe a length of time.
-
-    Examples
-    --------
-    >>> span_of(60.0), span_of(0.5)
-    ('60 days', '12 hours')
-    """
+    """Describe a length of time."""
     for unit, length in (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1440)):
         if days >= 2 * length:
             return f"{days / length:,.0f} {unit}"

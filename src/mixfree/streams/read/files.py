@@ -141,11 +141,11 @@ def _expand(entry: str, format: str | None) -> list[StreamFile]:
     if path.is_dir():
         names = _data_in(path.iterdir(), format)
         if not names:
-            deeper = next((each for each in path.rglob("*") if _data_in([each], format)), None)
-            if deeper is not None:
-                inside = path / "**" / f"*{deeper.suffix}"
-                raise ValueError(f"the folder {entry} has data only in folders: give '{inside}'")
-            raise ValueError(f"the folder {entry} has no data files ({', '.join(SUFFIXES)})")
+            what = f"no data files ({', '.join(SUFFIXES)})"
+            for deeper in _data_in(path.rglob("*"), format)[:1]:
+                inside = path / "**" / f"*{Path(deeper).suffix}"
+                what = f"data only in folders: give '{inside}'"
+            raise ValueError(f"the folder {entry} has {what}")
     elif entry == STDIN or path.exists():
         names = [entry]
     else:
@@ -166,13 +166,7 @@ def _data_in(paths: Iterable[Path], format: str | None) -> list[str]:
 
 
 def _natural(name: str) -> tuple[list[str | int], str]:
-    """Return a key that sorts names by their texts and the values of their numbers.
-
-    Examples
-    --------
-    >>> sorted(["day10.csv", "day9.csv", "day09.csv"], key=_natural)
-    ['day09.csv', 'day9.csv', 'day10.csv']
-    """
+    """Return a key that sorts names by their texts and the values of their numbers."""
     parts = re.split("([0-9]+)", name)
     return [int(part) if place % 2 else part for place, part in enumerate(parts)], name
 
@@ -180,10 +174,10 @@ def _natural(name: str) -> tuple[list[str | int], str]:
 def _file(name: str, format: str | None) -> StreamFile:
     suffix, compression = _suffix(name)
     found = StreamFile(name, format or SUFFIXES.get(suffix, "csv"), compression)
-    if found.format == "parquet" and (found.once or compression):
-        raise ValueError(
-            f"{found}: Parquet cannot be read from a pipe or compressed: name a plain file instead"
-        )
+    if found.format in ("parquet", "arrow") and compression:
+        raise ValueError(f"{found}: decompress it: only text can be read compressed")
+    if found.format == "parquet" and found.once:
+        raise ValueError(f"{found}: Parquet cannot be read from a pipe: name a file instead")
     return found
 
 

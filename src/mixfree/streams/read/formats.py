@@ -13,7 +13,7 @@ from mixfree.base.extras import require
 from mixfree.streams.read.dialect import MAX_LINE, Dialect
 from mixfree.streams.read.files import NOT_UTF8, STDIN, StreamFile, not_text
 from mixfree.streams.read.json_lines import columns_of, rows_of, schema_of
-from mixfree.streams.read.values import decoded, flat, is_text, outer_names
+from mixfree.streams.read.values import decoded, flat, is_text
 
 __all__ = ["Reader"]
 
@@ -80,13 +80,13 @@ class Reader:
         pyarrow, format = require("pyarrow"), self.file.format
         if not self.file.once and os.path.getsize(self.file.path) == 0:
             raise ValueError("the file is empty")
-        if format == "parquet":
-            stored = require("pyarrow.parquet").read_schema(self.file.path)
-            return flat(pyarrow.Table.from_batches([], stored)).schema
-        if format == "arrow":
-            opened = self._open_arrow()
-            self._stream = opened if self.file.once else None
-            return flat(pyarrow.Table.from_batches([], opened.schema)).schema
+        if format in ("parquet", "arrow"):
+            if format == "parquet":
+                stored = require("pyarrow.parquet").read_schema(self.file.path)
+            else:
+                opened = self._open_arrow()
+                self._stream, stored = opened if self.file.once else None, opened.schema
+            return flat(stored.empty_table()).schema
         if self.arriving and format == "jsonl":
             return pyarrow.schema([])
         source = self._open()
@@ -182,23 +182,18 @@ class Reader:
 
     def _open_arrow(self) -> Any:
         pyarrow = require("pyarrow")
-        if self.file.once or self.file.compression is not None:
+        if self.file.once:
             return pyarrow.ipc.open_stream(self._open())
         # Not memory-mapped: if the file is truncated meanwhile, the process would crash.
         source = pyarrow.OSFile(self.file.path)
-        try:
-            return pyarrow.ipc.open_file(source)
-        except pyarrow.ArrowInvalid:
-            source.seek(0)
-            return pyarrow.ipc.open_stream(source)
+        stored = source.read(6) == b"ARROW1"
+        source.seek(0)
+        return pyarrow.ipc.open_file(source) if stored else pyarrow.ipc.open_stream(source)
 
     def _arrow(self, names: list[str]) -> Iterator[Any]:
         opened, step = self._stream or self._open_arrow(), _batch_rows(names)
         count = getattr(opened, "num_record_batches", None)  # None for a stream
-        outer = outer_names(names).union(names)
-        wanted = [name for name in opened.schema.names if name in outer]
         for batch in opened if count is None else map(opened.get_batch, range(count)):
-            batch = batch.select(wanted)
             batch.validate(full=True)  # invalid offsets in a damaged file would crash the process
             for start in range(0, batch.num_rows, step):
                 yield _plain(batch.slice(start, step), names)

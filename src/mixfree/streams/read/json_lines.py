@@ -7,7 +7,7 @@ from typing import Any
 
 from mixfree.base.extras import require
 from mixfree.streams.read.files import NOT_UTF8
-from mixfree.streams.read.values import label_of, outer_names
+from mixfree.streams.read.values import label_of
 
 __all__ = ["columns_of", "rows_of", "schema_of"]
 
@@ -29,7 +29,8 @@ def rows_of(block: bytes, before: int = 0) -> list[Row]:
 def schema_of(rows: Sequence[Row]) -> Any:
     """Return the columns of some rows, as texts; each batch has types of its own."""
     pyarrow, names = require("pyarrow"), dict.fromkeys(chain.from_iterable(rows))
-    objects = outer_names(names)  # null in some rows
+    # Objects, which are null in some rows, are no columns.
+    objects = {name[:at] for name in names for at in range(len(name)) if name[at] == "."}
     return pyarrow.schema([(name, pyarrow.string()) for name in names if name not in objects])
 
 

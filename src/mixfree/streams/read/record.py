@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mixfree.base.checks import MOST_COUNTED
+from mixfree.base.extras import require
 from mixfree.base.state import State, loading
 from mixfree.streams.read.source import Piece
 
@@ -97,15 +98,14 @@ class ReadRecord:
     def _check_begins_with(self, again: "ReadRecord", finished: bool) -> None:
         """Raise ValueError if files differ; the last one has only begun unless ``finished``."""
         for before, now in zip(self.files, again.files, strict=False):
-            begun, wrong = now is again.files[-1] and not finished, ""
+            ended, wrong = finished or now is not again.files[-1], ""
             if now.name != before.name:
                 wrong = f"is not {before.name}, with which the model was begun"
-            elif not begun and now.rows != before.rows:
+            elif ended and now.rows != before.rows:
                 wrong = f"has {now.rows:,} rows, but the model has learnt from {before.rows:,}"
-            elif not begun and now.checksum != before.checksum:
-                wrong = "has changed since the model learnt from it"
-            elif not begun and now.last != before.last:
-                wrong = "has changed in the last line that the model has learnt from"
+            elif ended and (now.checksum, now.last) != (before.checksum, before.last):
+                last = " in the last line" * (now.checksum == before.checksum)
+                wrong = f"has changed{last} since the model learnt from it"
             if wrong:
                 raise ValueError(f"{now.name} {wrong}: {_REMEDY}")
             before.path = now.path
@@ -132,11 +132,8 @@ def _checksum(piece: Piece, row: int) -> int:
 
 def _canonical(scalar: Any) -> Any:
     """Return a value that is the same for a number and its text."""
+    text = scalar.cast(require("pyarrow").string()).as_py()
     try:
-        value = scalar.as_py()
-    except (OverflowError, ValueError):  # a date beyond the range of Python
-        return scalar.value
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
+        return float(text)
+    except (TypeError, ValueError):
+        return text

@@ -1,6 +1,5 @@
 """Numbers and texts of files, from stored values or from text."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ __all__ = [
     "is_text",
     "label_of",
     "numbers_in",
-    "outer_names",
     "texts_in",
 ]
 
@@ -56,11 +54,6 @@ def flat(table: Any) -> Any:
     while any(map(require("pyarrow").types.is_struct, table.schema.types)):
         table = table.flatten()
     return table
-
-
-def outer_names(names: Iterable[str]) -> set[str]:
-    """Return the names of the structs that may contain columns of a flattened table."""
-    return {name[:at] for name in names for at in range(len(name)) if name[at] == "."}
 
 
 def numbers_in(values: Any, form: str = "point") -> Any:

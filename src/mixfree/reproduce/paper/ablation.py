@@ -22,7 +22,7 @@ from mixfree.base.terminal import Table
 from mixfree.core.optimizer import Optimizer
 from mixfree.reproduce.engine.report import Claim, Report, Settings
 from mixfree.reproduce.engine.rows import DOTS, Figure, Row, curves, gather, where
-from mixfree.reproduce.engine.statistics import bootstrap, ratio
+from mixfree.reproduce.engine.statistics import Interval, bootstrap, ratio
 from mixfree.reproduce.paper.problem import mixing_time, problem_of, start, stream_of, trace
 
 FULL = Settings(samples=1_000_000, seeds=30, p=(1e-2, 1e-4), first_seed=6000)
@@ -138,8 +138,9 @@ def _claims(rows: list[Row]) -> list[Claim]:
 
         left = bootstrap(np.transpose([mag, adagrad, slowed]), rest)
         text = "most of MAG's gain over AdaGrad is its smaller steps"
-        share = f"{1.0 - left.value:.0%} of its logarithm"
-        claims.insert(0, Claim.below(text, left, 0.5, measured=share))
+        share = Interval(*(100.0 * (1.0 - end) for end in (left.value, left.high, left.low)))
+        measured = f"{share.text('.0f')} % of its logarithm"
+        claims.insert(0, Claim.below(text, left, 0.5, measured=measured))
     return claims
 
 

@@ -6,12 +6,8 @@ import pytest
 from mixfree.reproduce.engine.report import Settings
 from mixfree.reproduce.paper.problem import Regression
 from mixfree.reproduce.theory import measures
-from mixfree.reproduce.theory.experiment import (
-    cells,
-    claims,
-    equality_claim,
-    measure,
-)
+from mixfree.reproduce.theory.claims import claims, equality_claim
+from mixfree.reproduce.theory.experiment import cells, measure
 from mixfree.reproduce.theory.measures import Windows, second_moments
 
 HORIZON = 1 << 8

@@ -99,10 +99,10 @@ def test_merged_and_saved():
     """Fails if a merge forgets the errors of one part, or a state those of the stream."""
     x, y = drifting(4000)
     one, two = StreamRegressor().fit(x[:3000], y[:3000]), StreamRegressor().fit(x[3000:], y[3000:])
-    last = two.learner_.ahead.last.copy()
+    last = two.learner_.ahead.tests.copy()
     ahead = one.merge(two).learner_.ahead
     assert ahead.rows == 4000
-    np.testing.assert_array_equal(ahead.last[-len(last) :], last)
+    np.testing.assert_array_equal(ahead.tests[-len(last) :], last)
     again = StreamRegressor().load_state_dict(one.state_dict())
     one.partial_fit(x[:500], y[:500])
     again.partial_fit(x[:500], y[:500])
@@ -139,4 +139,4 @@ def test_rows_of_weight_zero_may_hold_anything(step):
         learner.advance(x[here], y[here], weights[here])
     again = ExactLearner(Squared(), 2, looks_ahead=True)
     again.load_state_dict(learner.state_dict())
-    assert np.isfinite(again.ahead.last).all() and len(again.ahead.last) > 0
+    assert np.isfinite(again.ahead.tests).all() and len(again.ahead.tests) > 0

@@ -55,8 +55,8 @@ def test_any_cut_permutation_and_order_of_merging_gives_the_same_fit(rows, cuts,
 def test_a_half_life_is_reported_and_refuses_what_it_cannot_do():
     x, y = stream(3000)
     learner = learnt(x, y, half_life="auto")
-    assert learner.half_life in (50.0, 200.0, 800.0, 3200.0, 12800.0, np.inf)
-    assert learnt(x, y).half_life is None
+    assert learner.forgetting.half_life in (50.0, 200.0, 800.0, 3200.0, 12800.0, np.inf)
+    assert learnt(x, y).forgetting is None
     with pytest.raises(ValueError, match="intervals need half_life=None"):
         learner.inference.conf_int()
     with pytest.raises(ValueError, match="merge needs half_life=None"):

@@ -98,7 +98,7 @@ def test_predictions_of_new_rows_survive_growth_and_maps(loss):
     grown = learnt(loss, *halves(*data), looks_ahead=True)
     assert grown.ahead.rows == 4000 and grown.ahead.weights.shape == (1, 6)
     mapped = grown.mapped(T)
-    close(mapped.ahead.last, grown.ahead.last)
+    close(mapped.ahead.tests, grown.ahead.tests)
     mapped.advance(data[0] @ T, data[1])
     assert mapped.ahead.rows == 8000
 
@@ -164,7 +164,7 @@ def test_a_mapped_fit_with_a_half_life():
     for half_life in ("auto", 500.0):
         raw = learnt(Squared(), (x, y), half_life=half_life)
         mapped, direct = raw.mapped(T), learnt(Squared(), (x @ T, y), half_life=half_life)
-        assert mapped.half_life == raw.half_life
+        assert mapped.forgetting.half_life == raw.forgetting.half_life
         if half_life == 500.0:
             close(mapped.weights, direct.weights)
         mapped.advance(x[-2000:] @ T, y[-2000:])

@@ -43,9 +43,8 @@ class Ahead(State):
     start: int  # row at which the last window began, or the first one will begin
     due: int  # row from which on the next window has new weights
     weights: Array  # those that predict, one row per output
-    tests: Array  # predictions per output and the target of each row, with room for more
+    tests: Array  # predictions per output and the target of each row, of the last rows
     renewals: int  # weights are new after 1/renewals of the rows or sooner
-    filled: int = 0  # rows of `tests` that are used; the last KEPT of them count
 
     grows: ClassVar[tuple[str, ...]] = ("tests",)
     saved: ClassVar[tuple[str, ...]] = ("rows", "start", "due", "weights", "tests")
@@ -55,25 +54,6 @@ class Ahead(State):
         """Return a state without rows; the first window begins when weights are meaningful."""
         weights, start = np.zeros((outputs, columns + intercept)), SPACING + 4 * columns
         return cls(0, start, start, weights, np.empty((0, outputs + 1)), renewals)
-
-    def successor(self) -> Self:
-        """Return a copy that shares the predictions; only one of the two may be continued."""
-        kept = self.weights, self.tests, self.renewals, self.filled
-        return type(self)(self.rows, self.start, self.due, *kept)
-
-    def plain(self) -> dict[str, Any]:
-        """Return the fields to save, with the predictions that count."""
-        return State.plain(replace(self, tests=self.last))
-
-    def restored(self, plain: Any, what: str) -> Self:
-        """Return the state from which ``plain`` was made, after checking it."""
-        found = State.restored(self, plain, what)
-        return replace(found, filled=len(found.tests))
-
-    @property
-    def last(self) -> Array:
-        """The predictions that count, each with its target."""
-        return self.tests[max(self.filled - KEPT, 0) : self.filled]
 
     def windows(self, count: int, weights: Array | None = None) -> list[tuple[int, int, bool]]:
         """Return which of the next ``count`` rows to predict, and whether with new weights.
@@ -111,35 +91,27 @@ class Ahead(State):
         self.keep(predictions_apart(self.weights, dense), targets)
 
     def keep(self, predictions: Array, targets: Array) -> None:
-        """Keep predictions where the predecessor does not look."""
+        """Keep predictions, in an array of their own: a copy of this state keeps the others."""
         count = len(targets)
-        if self.filled + count > len(self.tests):
-            last = self.last
-            self.tests, self.filled = np.empty((2 * (len(last) + count), last.shape[1])), len(last)
-            self.tests[: len(last)] = last
-        new = self.tests[self.filled : self.filled + count]
-        new[:, :-1], new[:, -1] = predictions.reshape(count, new.shape[1] - 1), targets
-        self.filled += count
+        new = np.column_stack([predictions.reshape(count, self.tests.shape[1] - 1), targets])
+        self.tests = np.concatenate([self.tests, new])[-KEPT:]
 
     def merge(self, other: Self) -> None:
         """Add the predictions of another stream, as if it followed."""
-        self.keep(other.last[:, :-1], other.last[:, -1])
+        self.keep(other.tests[:, :-1], other.tests[:, -1])
         self.rows += other.rows
         self.start = self.due = max(self.rows, self.start)  # the next window is a new one
 
     def mapped(self, change: ColumnMap) -> Self:
         """Return the same predictions, for mapped columns; unless they are placed, a new window."""
         slopes, level = np.split(self.weights, [change.before], axis=1)
-        found = replace(
-            self, weights=np.hstack([change.rows(slopes), level]), tests=self.last.copy()
-        )
-        found.filled = len(found.tests)
+        found = replace(self, weights=np.hstack([change.rows(slopes), level]))
         if not change.places:  # no weights of the new columns need predict the same
             found.start = found.due = max(found.rows, found.start)
         return found
 
     def _tests(self) -> tuple[Array, Array]:
-        predictions, targets = self.last[:, :-1], self.last[:, -1]
+        predictions, targets = self.tests[:, :-1], self.tests[:, -1]
         return predictions[:, 0] if predictions.shape[1] == 1 else predictions, targets
 
     def ends(self, loss: Any, predictions: Array, level: float) -> tuple[Array, Array]:

@@ -18,7 +18,7 @@ from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.solve import dependent
 from mixfree.linear.exact.squared import SquaredFit
 from mixfree.linear.glm.fit import GlmFit
-from mixfree.linear.glm.gap import NOTHING, Gap
+from mixfree.linear.glm.inference import Gap
 from mixfree.linear.losses import Loss, Squared, predictions
 from mixfree.steps import Profile
 
@@ -128,11 +128,6 @@ class ExactLearner:
         """Intervals and the correlation profile of the fit."""
         return self._remembering("intervals need").inference
 
-    @property
-    def half_life(self) -> float | None:
-        """The half-life that has predicted best; None if nothing is forgotten."""
-        return None if self.forgetting is None else self.forgetting.half_life
-
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
         """Learn from rows in order, dense or sparse: from all of them or, with an error, none."""
         targets = np.asarray(targets)
@@ -146,7 +141,7 @@ class ExactLearner:
             fit.add(rows, y, weights)
             self._fit = fit
             return
-        w, after = None if weights is None else np.asarray(weights), ahead.successor()
+        w, after = None if weights is None else np.asarray(weights), copy.copy(ahead)
 
         def part(start: int, stop: int | None) -> tuple[Any, Array, Array | None]:
             return x[start:stop], y[start:stop], None if w is None else w[start:stop]
@@ -183,7 +178,7 @@ class ExactLearner:
             raise ValueError(f"cannot merge a fit with {other.loss!r} into one with {self.loss!r}")
         fit: Any = self._remembering("merge needs").successor()
         fit.merge(other._remembering("merge needs"))
-        ahead = None if self._ahead is None else self._ahead.successor()
+        ahead = copy.copy(self._ahead)
         if ahead is not None and other._ahead is not None:
             ahead.merge(other._ahead)
         vars(self).update(_fit=fit, _ahead=ahead)  # both or neither, also after Ctrl-C
@@ -276,7 +271,7 @@ class ExactLearner:
     @one_thread
     def gap(self) -> Gap:
         """Loss above that of the fit to all rows: an estimate and a 95 % upper bound."""
-        return self._fit.gap() if isinstance(self._fit, GlmFit) else NOTHING
+        return self._fit.inference.gap if isinstance(self._fit, GlmFit) else Gap()
 
     @property
     def ridge(self) -> float:
@@ -294,7 +289,7 @@ class ExactLearner:
 
     def profile(self) -> Profile | None:
         """Return the variance inflation by block length; None with a half-life."""
-        return None if self.half_life is not None else self.inference.profile
+        return None if self.forgetting is not None else self.inference.profile
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import issparse
 
 from mixfree.base.arithmetic import Array, norm
 from mixfree.base.checks import check_not_negative, check_values
@@ -111,7 +112,7 @@ class Learner:
 
         An error if a value is above 1e75, or a row's gradient is not finite.
         """
-        sparse_rows, optimizer = hasattr(rows, "indptr"), self.optimizer
+        sparse_rows, optimizer = issparse(rows), self.optimizer
         check_values(rows=rows.data if sparse_rows else rows, targets=targets)
         # A lazy run over sparse rows does not change the optimiser's own arrays.
         if sparse_rows and self._dense_only and self.samples == 0:
@@ -154,7 +155,7 @@ class Learner:
         return self.optimizer if self._sparse is None else self._sparse
 
     def _advance(self, rows: Any, targets: Array, weights: Array | None) -> None:
-        if hasattr(rows, "indptr"):
+        if sparse_rows := issparse(rows):
             gradient = self.optimizer.gradient  # which keeps them as dense rows
             if isinstance(gradient, Reservoir) and gradient.size * self.columns > ROOM:
                 raise ValueError(
@@ -165,36 +166,34 @@ class Learner:
                 self._scale = None
             if self._scale is not None:
                 raise ValueError("`scale='running'` needs dense rows: use `scale='auto'`")
-            if runs_sparse(self.optimizer, self.loss, self.l2):
-                if self._sparse is None:
-                    self._sparse = SparseLinear(self.optimizer, self.loss)
-                if self._sparse.samples == 0 and rows.shape[0]:
-                    self._guess_distance(norm(rows[:1].data), float(targets[0]))
-                self._sparse.advance(rows, targets, weights)
-                return
-        if self._sparse is not None:
+        lazy = sparse_rows and runs_sparse(self.optimizer, self.loss, self.l2)
+        if lazy and self._sparse is None:
+            self._sparse = SparseLinear(self.optimizer, self.loss)
+        elif self._sparse is not None and not lazy:
             self._sparse.settle()
             self._sparse = None
+        if self.samples == 0 and rows.shape[0]:
+            self._guess_distance(rows[:1].data if sparse_rows else rows[0], float(targets[0]))
+        if self._sparse is not None:
+            self._sparse.advance(rows, targets, weights)
+            return
+        tell = self._tell if self._scale is None else partial(self._tell_scaled, self._scale)
         chunk = max(1, VALUES // max(self.columns, 1))
         for start in range(0, rows.shape[0], chunk):
             piece = slice(start, start + chunk)
             factors = None if weights is None else weights[piece]
-            if self._scale is None:
-                self._tell(dense(rows[piece]), targets[piece], factors)
-            else:
-                self._tell_scaled(self._scale, dense(rows[piece]), targets[piece], factors)
+            tell(dense(rows[piece]), targets[piece], factors)
 
     def _tell(self, rows: Array, targets: Array, weights: Array | None) -> None:
-        if self._scale is None and self.optimizer.samples == 0 and len(rows):
-            self._guess_distance(norm(rows[0]), float(targets[0]))
         advance_linear(self.optimizer, self.loss, rows, targets, weights=weights, l2=self.l2)
 
-    def _guess_distance(self, length: float, target: float) -> None:
+    def _guess_distance(self, row: Array, target: float) -> None:
         """Start steps that search for their scale at a fraction of a Kaczmarz step.
 
         It is |target|/‖row‖, or 1/‖row‖ where the target is a class, and has the units of the
-        weights. ``length`` is the norm of the row without the intercept's 1.
+        weights. The first standardised row is zero, but later ones have a norm of about √columns.
         """
+        length = norm(row) if self._scale is None else math.sqrt(self.columns)
         length = math.hypot(length, self._intercept)
         residual = 1.0 if isinstance(self.loss, Logistic | Softmax) else abs(target)
         if residual > 0.0 and length > 0.0:
@@ -204,9 +203,6 @@ class Learner:
         self, scale: RunningScale, rows: Array, targets: Array, weights: Array | None
     ) -> None:
         rows = np.ascontiguousarray(rows, dtype=self.dtype)
-        if self.optimizer.samples == 0 and len(rows):
-            # The first standardised row is zero; later ones have about this norm.
-            self._guess_distance(math.sqrt(self.columns), float(targets[0]))
         done, room = 0, np.empty_like(rows)
         while done < len(rows):
             piece = scale.take(rows[done:], room)
@@ -222,7 +218,7 @@ class Learner:
         lazy = self._sparse is not None
         return {
             "optimizer": None if lazy else self.optimizer.state_dict(),
-            "sparse": self._sparse.state_dict() if self._sparse is not None else None,
+            "sparse": self._sparse.plain() if self._sparse is not None else None,
             "scale": self._scale.plain() if self._scale is not None else None,
         }
 
@@ -244,8 +240,7 @@ class Learner:
         if self._dense_only and kept != Reservoir.__name__:
             run = self._start()
         if lazy:
-            sparse = SparseLinear(run, self.loss)
-            sparse.load_state_dict(state["sparse"])
+            sparse = SparseLinear(run, self.loss).restored(state["sparse"], "sparse run")
         else:
             run = copy.deepcopy(run)
             run.load_state_dict(state["optimizer"])

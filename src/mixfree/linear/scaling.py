@@ -8,7 +8,6 @@ from mixfree.base.arithmetic import MIN_VALUE, Array
 from mixfree.base.state import State
 
 LIMIT = 16.0  # largest absolute value of a standardised feature
-PIECE = 1 << 15  # values rescaled at a time, which fit into the cache
 
 
 class Units(NamedTuple):
@@ -116,15 +115,10 @@ class Rescaling:
     def samples(self, columns: list[Array]) -> list[Array]:
         """Convert the rows, which are the first part of every sample."""
         rows, *others = columns
-        old, new = self._old, self._new
-        found, back = np.empty_like(rows), old.shift - new.shift
-        length = max(PIECE // max(rows.shape[1], 1), 1)
-        for start in range(0, len(rows), length):
-            piece = rows[start : start + length] * old.scale
-            piece += back
-            piece /= new.scale
-            found[start : start + length] = piece
-        return [found, *others]
+        found = rows * self._old.scale
+        found += self._old.shift - self._new.shift
+        found /= self._new.scale
+        return [found.astype(rows.dtype, copy=False), *others]
 
     def _parts(self, array: Array) -> tuple[Array, Array, Array]:
         """Return a copy in double precision, one block per output, and its two parts."""

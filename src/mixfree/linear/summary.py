@@ -164,7 +164,8 @@ def summary_of(
         return Summary(facts, lines, {}, "no intervals with a half-life", level, marked=False)
     facts["errors"] = inference.assumed
     tests = {name: inference.wald(places) for name, places in (groups or {}).items()}
-    return Summary(facts, lines, tests, inference.remark, level, inference.trusted)
+    marked = inference.enough and not inference.correlated
+    return Summary(facts, lines, tests, inference.remark, level, marked)
 
 
 def mark(p: float) -> str:

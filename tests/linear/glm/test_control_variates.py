@@ -10,7 +10,6 @@ from mixfree.linear.exact.sums import sums_of
 from mixfree.linear.glm import rows as rows_module
 from mixfree.linear.glm.control_variates import ERROR_DRAWS, functions
 from mixfree.linear.glm.fit import GlmFit
-from mixfree.linear.glm.gap import _freedom, gap_of
 from mixfree.linear.glm.newton import Correction
 from mixfree.linear.glm.rows import Kept
 from mixfree.linear.losses import Huber, Logistic, Softmax
@@ -31,10 +30,15 @@ def data(loss, rows=ROWS, seed=0):
 
 
 @pytest.fixture(params=[Logistic(), Softmax(3), Huber(0.7)], ids=str)
-def solved(request, monkeypatch):
+def fit(request, monkeypatch):
     monkeypatch.setattr(rows_module, "MAX_SLAB_VALUES", 300)  # several slabs of kept rows
-    fit = GlmFit(request.param, 2, memory=MEMORY)
-    fit.add(*data(request.param))
+    found = GlmFit(request.param, 2, memory=MEMORY)
+    found.add(*data(request.param))
+    return found
+
+
+@pytest.fixture
+def solved(fit):
     return fit.solution
 
 
@@ -93,9 +97,9 @@ def test_no_other_beta_leaves_less_variance(solved):
                 assert left(best + move * (np.arange(best.shape[1]) == j)) > left(best)
 
 
-def test_the_gap_is_half_the_error_in_the_metric_of_the_hessian(solved):
+def test_the_gap_is_half_the_error_in_the_metric_of_the_hessian(fit):
     """Catches a finite stream taken for an infinite one, and variances of signs for normal ones."""
-    problem, point = solved
+    (problem, point), inference = fit.solution, fit.inference
     errors = np.sqrt(ERROR_DRAWS) * problem.controls.sampling_errors(point)
     spread = (
         np.einsum("bkq,bjr->kqjr", errors, errors) / ERROR_DRAWS * (1 - 1 / problem.rows.factor)
@@ -103,9 +107,9 @@ def test_the_gap_is_half_the_error_in_the_metric_of_the_hessian(solved):
     size = point.theta.size
     moved = point.solve(spread.reshape(size, *point.theta.shape)).reshape(size, size)
     mean, square = np.trace(moved) / 2, np.trace(moved @ moved) / 2
-    found = gap_of(problem, point)
+    found = inference.gap
     assert found.estimate == pytest.approx(mean, rel=1e-9)
     # The covariance of 64 draws has larger squares than that of all: about 1/64 of the mean's.
     shape = mean**2 / (square - 2.0 * mean**2 / ERROR_DRAWS)
-    least = stats.f.ppf(0.98, 2 * shape, _freedom(problem, point))
+    least = stats.f.ppf(0.98, 2 * shape, inference._freedom_of(problem.controls.residuals(point)))
     assert found.upper / found.estimate == pytest.approx(least, rel=0.1)

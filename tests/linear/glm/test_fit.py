@@ -139,8 +139,8 @@ def test_every_loss_is_close_to_its_fit_of_all_rows(loss):
     places = np.argsort(x[:, 0])
     x, y = x[places], y[places]
     fit = fitted(loss, x, y, memory=600)
-    assert -1e-12 < lost(loss, fit, x, y) < 3 * fit.gap().upper
-    assert fit.gap().upper < 2e-3 * objective(loss, fit.weights(), x, y)
+    assert -1e-12 < lost(loss, fit, x, y) < 3 * fit.inference.gap.upper
+    assert fit.inference.gap.upper < 2e-3 * objective(loss, fit.weights(), x, y)
 
 
 @pytest.mark.parametrize("loss", DATA, ids=str)
@@ -160,7 +160,7 @@ def test_same_bits_however_the_rows_are_cut_and_after_saving(loss, rows):
     second.add(x[rows - 333 :], y[rows - 333 :])
     np.testing.assert_array_equal(second.weights(), expected)
     assert second.samples == rows
-    assert second.gap() == whole.gap()
+    assert second.inference.gap == whole.inference.gap
 
 
 @pytest.mark.parametrize(("memory", "most"), [(640, 2e-5), (4_000, 1e-12)])
@@ -196,7 +196,7 @@ def test_constant_columns_leave_the_best_constant_prediction(constants, loss):
     y = DATA[loss][1]
     x = np.tile(constants, (6_000, 1))
     fit = fitted(loss, x, y, memory=500)
-    estimate, upper = fit.gap()
+    estimate, upper = fit.inference.gap
     assert 0.0 <= estimate <= upper < 0.01
     assert lost(loss, fit, x, y) <= upper + 1e-12
 
@@ -217,7 +217,7 @@ def test_sums_are_all_that_a_quadratic_loss_needs(loss):
     fit = fitted(loss, x, y, memory=500)
     best = np.linalg.lstsq(np.column_stack([x, np.ones(len(y))]), y)[0]
     np.testing.assert_allclose(fit.weights()[0], best, atol=1e-6)
-    assert 0.0 <= fit.gap().estimate <= fit.gap().upper < 1e-12
+    assert 0.0 <= fit.inference.gap.estimate <= fit.inference.gap.upper < 1e-12
 
 
 @pytest.mark.parametrize("shape", [-np.inf, -2.0])
@@ -240,7 +240,7 @@ def test_a_column_that_becomes_huge_does_not_lead_astray(early, late, loss):
     rows = np.random.default_rng(1).normal(size=(6_000, 1)) * np.repeat([[early], [late]], 3_000, 0)
     rows = np.column_stack([rows, x])
     fit = fitted(loss, rows, y, chunk=700, memory=500)
-    assert lost(loss, fit, rows, y) < 3 * fit.gap().upper < 0.1
+    assert lost(loss, fit, rows, y) < 3 * fit.inference.gap.upper < 0.1
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -256,7 +256,7 @@ def test_one_value_that_stands_for_a_missing_one_costs_its_column_alone(loss, se
     lost = [
         objective(loss, each.weights()[:, -x.shape[1] :], x[:, 1:], y) for each in (fit, others)
     ]
-    assert lost[0] < lost[1] + 3 * max(fit.gap().upper, others.gap().upper)
+    assert lost[0] < lost[1] + 3 * max(fit.inference.gap.upper, others.inference.gap.upper)
 
 
 @pytest.mark.parametrize("memory", [300, 4_000])
@@ -379,7 +379,7 @@ def test_merged_fits_are_as_good_as_one_in_any_order(loss):
         total = parts[order[0]]
         for place in order[1:]:
             total.merge(parts[place])
-        assert lost(loss, total, x, y) < 3 * total.gap().upper
+        assert lost(loss, total, x, y) < 3 * total.inference.gap.upper
         total.add(x[:100], y[:100])
         assert total.samples == 6_100
 
@@ -466,8 +466,8 @@ def test_the_bound_of_the_gap_holds_in_most_runs():
     for seed in range(60):
         x, y = logistic(4_000, 4, ORDERS[seed % 4], seed)
         fit = fitted(Logistic(), x, y, memory=512, seed=seed)
-        held.append(lost(Logistic(), fit, x, y) <= fit.gap().upper)
-        ratio.append(lost(Logistic(), fit, x, y) / fit.gap().estimate)
+        held.append(lost(Logistic(), fit, x, y) <= fit.inference.gap.upper)
+        ratio.append(lost(Logistic(), fit, x, y) / fit.inference.gap.estimate)
     # Of 60 runs with 95 % each, 52 or fewer hold with probability 0.01.
     assert sum(held) >= 52
     assert 0.6 < np.mean(ratio) < 1.6
@@ -485,10 +485,10 @@ def test_few_rows_that_a_plane_separates_are_known_to_say_little():
         weights = trusting.weights(trusting.solved(None))
         best = objective(Logistic(), whole.weights(), x, y)
         lost, trusted = (objective(Logistic(), w, x, y) - best for w in (fit.weights(), weights))
-        assert fit.gap().estimate < fit.gap().upper
+        assert fit.inference.gap.estimate < fit.inference.gap.upper
         assert lost < trusted
         lots.append((lost, trusted))
-        held.append(lost < fit.gap().upper)
+        held.append(lost < fit.inference.gap.upper)
     lost, trusted = np.mean(lots, axis=0)
     assert lost < 0.1 * trusted
     # Of 20 runs with 95 % each, 16 or fewer hold with probability 0.016.

@@ -147,11 +147,6 @@ class BatchMeans(ABC):
         """Whether there are at least 8 batches, enough for a spread."""
         return len(self._scores) >= MIN_BATCHES
 
-    @property
-    def trusted(self) -> bool:
-        """Whether there are enough batches, and they are not correlated."""
-        return self.enough and not self.correlated
-
     @cached_property
     @one_thread
     def bse(self) -> Array:

@@ -256,8 +256,7 @@ def least_combination(products: Array) -> Array:
         return shares
     usable = np.flatnonzero(squares < MAX_LOSS_RATIO * least)
     scaled = products[np.ix_(usable, usable)] / least + 1e-6 * np.eye(len(usable))
-    values, vectors = np.linalg.eigh(scaled)
-    factor = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+    factor = np.linalg.cholesky(scaled).T
     found, _ = nnls(np.vstack([factor, np.ones(len(usable))]), np.eye(len(usable) + 1)[-1])
     shares[usable] = found / found.sum()
     return shares

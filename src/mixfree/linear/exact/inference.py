@@ -153,7 +153,10 @@ class Inference(BatchMeans):
         whole, lacks = (np.sum(rows @ each * rows, axis=1) for each in self._leverage)
         rest = np.maximum(lacks - whole / MIN_VARYING, 0.0) / (1.0 - 1.0 / MIN_VARYING)
         inflation = np.fmax(self._rows / self.effective_rows, 1.0)
-        missing: Array = rest[:, None] * self._error_variances * inflation / self._sums.weight
+        lost = self._solution.rank + self._intercept
+        variances = self._squared_errors(self._sums) / self._sums.weight
+        variances *= self._rows / max(self._rows - lost, 1)  # of errors, in units of the target's
+        missing: Array = rest[:, None] * variances * inflation / self._sums.weight
         return missing
 
     def _squared_errors(self, sums: Sums) -> Array:
@@ -163,13 +166,6 @@ class Inference(BatchMeans):
         common = sums.cross.swapaxes(-1, -2) / x / y[:, None] - 0.5 * slopes @ scatter
         left: Array = sums.squares / y / y - 2.0 * np.sum(slopes * common, axis=-1)
         return np.maximum(left, 0.0)
-
-    @property
-    def _error_variances(self) -> Array:
-        """Variance of the errors of each target, in units of its own variance."""
-        freedom = max(self._rows - self._solution.rank - self._intercept, 1)
-        variances: Array = self._squared_errors(self._sums) / self._sums.weight * self._rows
-        return variances / freedom
 
     @property
     def _unknown(self) -> Array:

@@ -1,5 +1,6 @@
 """Linear maps of columns: what was summed for some columns, for combinations of them."""
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -14,8 +15,8 @@ ROUNDING = 1e-13  # variance of a combination over that of its terms that is onl
 class ColumnMap:
     r"""The map :math:`z \mapsto z T` of rows, which also maps their sums and products.
 
-    Most columns of T, dense or sparse, usually select a column. These are copied, so that they keep
-    their bits; columns of zeros are filled with zeros; only the other columns are multiplied.
+    Most columns of T, dense or sparse, usually select a column, which keeps its bits, or are 0: the
+    product is that of a sparse matrix.
 
     Examples
     --------
@@ -27,21 +28,11 @@ class ColumnMap:
     """
 
     def __init__(self, matrix: Any) -> None:
-        t = sparse.csc_array(matrix, dtype=np.float64)
+        self._matrix = t = sparse.csc_array(matrix, dtype=np.float64)
         if t.ndim != 2 or not (np.abs(t.data) <= MAX_VALUE).all():
             raise ValueError("the map of columns must be a matrix of finite numbers up to 1e75")
         t.eliminate_zeros()
-        self._matrix = t
         self.before, self.after = t.shape
-        entries = np.diff(t.indptr)
-        first = np.minimum(t.indptr[:-1], max(t.nnz - 1, 0))
-        selects = (entries == 1) & (t.data[first] == 1.0 if t.nnz else False)
-        self._to = np.flatnonzero(selects)
-        self._from = t.indices[first[self._to]] if t.nnz else self._to
-        self._combined = np.flatnonzero((entries > 0) & ~selects)
-        mixed = t[:, self._combined]
-        self._used = np.unique(mixed.indices)
-        self._factors = mixed[self._used].toarray()
 
     @classmethod
     def placing(cls, places: npt.ArrayLike, columns: int) -> Self:
@@ -59,8 +50,9 @@ class ColumnMap:
     @property
     def places(self) -> bool:
         """Whether every column is kept as it is, once, at the same place or another."""
-        kept = np.bincount(self._from, minlength=self.before)
-        return not self._combined.size and bool((kept == 1).all())
+        t = self._matrix
+        kept = np.bincount(t.indices, minlength=self.before)
+        return bool((kept == 1).all() and (t.data == 1.0).all() and (np.diff(t.indptr) <= 1).all())
 
     def between(self) -> Self:
         """Return the map of (1, columns, target), whose first and last entries stay."""
@@ -68,23 +60,16 @@ class ColumnMap:
 
     def rows(self, array: Array) -> Array:
         """Map the last axis of an array."""
-        found = np.zeros((*array.shape[:-1], self.after))
-        found[..., self._to] = array[..., self._from]
-        if self._combined.size:
-            found[..., self._combined] = array[..., self._used] @ self._factors
-        return found
+        found = array.reshape(math.prod(array.shape[:-1]), self.before) @ self._matrix
+        return np.asarray(found).reshape(*array.shape[:-1], self.after)
 
     def products(self, array: Array) -> Array:
         """Map symmetric products of columns, on the last two axes."""
         found = self.rows(self.rows(array).swapaxes(-1, -2))
-        if self._combined.size:
-            found = 0.5 * (found + found.swapaxes(-1, -2))
-        return found
+        return 0.5 * (found + found.swapaxes(-1, -2))
 
     def cancelled(self, before: Array, after: Array) -> Array:
         """Return which combinations are constant: their squares are only rounding errors."""
-        found = np.zeros(after.shape, dtype=bool)
-        if self._combined.size:
-            size = np.sqrt(before[..., self._used]) @ np.abs(self._factors)
-            found[..., self._combined] = after[..., self._combined] <= ROUNDING * size**2
-        return found
+        size = np.sqrt(before) @ np.abs(self._matrix)
+        constant: Array = after < ROUNDING * size**2
+        return constant

@@ -44,7 +44,6 @@ class ControlVariates:
 
     def __init__(self, rows: Rows, total: Sums) -> None:
         self._rows, self.total = rows, total
-        self._drawn: tuple[Point, Array] | None = None  # the last sampling errors
         outputs, width = rows.shape
         # Targets and predictions are shifted as targets are.
         self._shifts = np.repeat([rows.shift, rows.shift, 0.0], outputs)
@@ -141,8 +140,6 @@ class ControlVariates:
 
         The stream counts as infinite. Shape: draws × outputs × weights.
         """
-        if self._drawn is not None and self._drawn[0] is point:
-            return self._drawn[1]
         rows, shape, rest = self._rows, point.theta.shape, self.residuals(point)
         drawn, mean = np.zeros((ERROR_DRAWS, *shape)), np.zeros(shape)
         signs = _signs(len(rest))
@@ -155,7 +152,6 @@ class ControlVariates:
         count = len(rest)
         free = max(count - len(self._linear) - 1 - 2 * len(self._metric), count // 4, 1)
         drawn *= rows.factor / rows.weight * np.sqrt(count / free / ERROR_DRAWS)
-        self._drawn = point, drawn
         return drawn
 
 

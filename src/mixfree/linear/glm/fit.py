@@ -27,7 +27,6 @@ from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.streamsums import StreamSums
 from mixfree.linear.exact.sums import Sums
 from mixfree.linear.glm.control_variates import FUNCTIONS, functions
-from mixfree.linear.glm.gap import NOTHING, Gap, gap_of
 from mixfree.linear.glm.inference import GlmInference
 from mixfree.linear.glm.newton import Point
 from mixfree.linear.glm.problem import ROUGH_DECREMENT, Problem
@@ -235,10 +234,6 @@ class GlmFit(Fit):
         """τ of ½τ‖w‖² beside the losses of the kept rows, for standardised columns; usually 0."""
         problem, _ = self.solution
         return problem.ridge * float(problem.rows.sample.weights.sum())
-
-    def gap(self) -> Gap:
-        """Estimate the mean loss above that of the fit to all rows, with a 95 % upper bound."""
-        return NOTHING if self.complete else gap_of(*self.solution)
 
     @cached_property
     def inference(self) -> GlmInference:

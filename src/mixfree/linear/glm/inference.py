@@ -4,22 +4,24 @@ As for least squares (:mod:`mixfree.linear.exact.inference`), with the gradients
 as scores and the Hessian of the loss as matrix. If the stream exceeds the memory, the batches'
 scores are known only as far as functions of old predictions explain them. The unexplained rest is
 known for the kept rows; its spread over them gives the variance from sampling the rows, which is
-added.
+added, and the optimality gap, by which the loss exceeds that of the fit to all rows.
 """
 
 import math
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, special
 
-from mixfree.base.arithmetic import Array, one_thread
+from mixfree.base.arithmetic import Array, norm, one_thread
 from mixfree.base.equal_batches import EqualBatches
 from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares, Level, pair_sums
 from mixfree.linear.exact.sums import Sums
+from mixfree.linear.glm.control_variates import ERROR_DRAWS
 from mixfree.linear.glm.newton import Point, zero_sums
-from mixfree.linear.glm.problem import LEAST_PENALTY, Problem
-from mixfree.linear.glm.rows import MAX_CACHED_VALUES
+from mixfree.linear.glm.problem import LEAST_PENALTY, ROUGH_DECREMENT, Problem
+from mixfree.linear.glm.rows import MAX_CACHED_VALUES, Kept
 
 BATCHES = 64  # short streams have fewer batches than this
 # The default penalty stops the weights of separable classes at log-odds of about 20, where the
@@ -30,6 +32,16 @@ FLAT = 50.0 * LEAST_PENALTY
 POOLED, SINGLE = 2.6, 3.7
 MIN_BLOCKS = 32  # by which a correlation is judged
 ASIDE = 1e-3  # component of a unit vector along such directions that exceeds rounding errors
+MAX_FREEDOM = 1e9  # degrees of freedom that are as good as infinitely many
+GAP_LEVEL = 0.98  # nominal level of the 95 % bound, since sorted streams have heavier tails
+FOLDS = 5  # rows are left out by fifths
+
+
+class Gap(NamedTuple):
+    """The loss above that of the fit to all rows: an estimate and a 95 % upper bound."""
+
+    estimate: float = 0.0
+    upper: float = 0.0
 
 
 class GlmInference(BatchMeans):
@@ -206,3 +218,59 @@ class GlmInference(BatchMeans):
             values, vectors = linalg.eigh(block + np.diag(alone.objective.penalty))
             found.append(vectors[:, values < FLAT * self._problem.curvature])
         return np.hstack(found)
+
+    @property
+    def gap(self) -> Gap:
+        """The gap from the part of the kept rows' slopes that the sums do not explain.
+
+        The excess loss is half a sum of squares of normal variables, of about a gamma law; where
+        its mean and variance are estimates from few rows, the bound is larger, as Fisher's F is
+        beside χ². Where classes can be separated, the gap follows from losses of rows that are left
+        out of further fits, above the least loss of the same rows: half of this excess is that of
+        the fit itself.
+
+        The bound is over the choice of the kept rows alone, of a given stream. Where a few kept
+        rows carry most of the error, as rows of a rare regime do, it is too small.
+        """
+        rows, controls = self._problem.rows, self._problem.controls
+        if controls is None:
+            return Gap()
+        if self._problem.ridge:
+            lost, weights = self._held_out(), rows.sample.weights
+            mean = float(np.average(lost, weights=weights))
+            error = norm(weights * (lost - mean)) / float(weights.sum())
+            estimate = max(0.5 * mean, 0.0)
+            return Gap(estimate, max(estimate, mean + 2.0 * error))
+        errors = np.sqrt(ERROR_DRAWS * (1.0 - 1.0 / rows.factor)) * self._sampling_errors
+        gram = np.tensordot(errors, self._point.solve(errors), axes=([1, 2], [1, 2]))
+        mean = 0.5 * float(gram.diagonal().mean())
+        freedom = self._freedom_of(controls.residuals(self._point))
+        # Where the sums explain all slopes, the rest is rounding, with less than 1 freedom.
+        if not (mean > 0.0 and freedom >= 1.0):
+            return Gap(max(mean, 0.0), max(mean, 0.0))
+        # The squares of products of two draws have the sum of squared eigenvalues as their mean.
+        others = gram[~np.eye(ERROR_DRAWS, dtype=bool)] / mean
+        shape, freedom = 2.0 / max(float(np.mean(others**2)), 1e-9), min(freedom, MAX_FREEDOM)
+        return Gap(mean, mean * float(special.fdtri(2.0 * shape, freedom, GAP_LEVEL)))
+
+    def _freedom_of(self, rest: Array) -> float:
+        """Return the degrees of freedom of a variance, from the spread of the rows' squares."""
+        each = np.einsum("ij,ij->i", rest, rest)
+        for x, part in self._problem.rows.slabs:
+            each[part] *= np.sum(self._white(x) ** 2, axis=1)
+        spread = float(np.var(each / max(float(each.mean()), 1e-300)))
+        return 2.0 * len(each) / max(spread, 1e-300)
+
+    def _held_out(self) -> Array:
+        """Return losses of rows in fits without them, above those of a fit to them."""
+        problem, kept = self._problem, self._problem.rows.sample
+
+        def losses(fitted: Problem, some: Kept) -> Array:
+            rows, point = fitted.rows, fitted.solved(self._weights, ROUGH_DECREMENT)
+            z = rows.standardised(some.rows) @ point.theta.T
+            return rows.settings.loss.at(z, some.targets - rows.shift)[0]
+
+        lost = -losses(problem.alone, kept)
+        for out in (np.arange(len(kept)) % FOLDS == number for number in range(FOLDS)):
+            lost[out] += losses(problem.with_sample(kept.take(~out)), kept.take(out))
+        return lost

@@ -149,7 +149,7 @@ OF_LADDER = ["d.csv", "--method", "ladder"]
         (["d.csv", "--model", "nowhere/m"], "there is no folder"),
         (["d.csv", "--dates", "u=dd/mm"], "--dates must be formats such as '%d/%m/%Y' or 'sec"),
         (["d.csv", "--set", "classes=a"], "classes must be at least two and all different, not a"),
-        (["d.csv", "--set", "classes=a,b"], "are a, b: give all of them as --set classes"),
+        (["d.csv", "--set", "classes=a,b"], "classes must be different values as in the target"),
         (
             ["d.csv", "--set", "classes=a,b", "--loss", "huber"],
             "classes must not be given with the huber loss",

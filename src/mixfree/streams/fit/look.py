@@ -9,8 +9,8 @@ import numpy as np
 from mixfree.base.extras import require
 from mixfree.base.terminal import literal
 from mixfree.linear.losses import Loss
-from mixfree.streams.columns.category import MAX_CHARACTERS, Category
-from mixfree.streams.columns.column import Boolean, Column, Number
+from mixfree.streams.columns.category import Category
+from mixfree.streams.columns.column import Column, Number
 from mixfree.streams.columns.encoder import Encoder
 from mixfree.streams.columns.kinds import Choices, Verdict, columns_of, judge, matching
 from mixfree.streams.columns.target import class_names
@@ -55,18 +55,16 @@ class FirstLook:
     def lines(self) -> Iterator[str]:
         """Yield a table of the columns, their kinds and how they would be used."""
         design, encoder = self.encoder.design(), self.encoder
-        table = [("column", "type", "missing", "used as")]
-        gaps = {column.name: f"{encoder.gaps(column):,}" for column in encoder.columns}
-        used = {
-            column.name: design.left_out.get(column.name) or _counted(*design.ranges[place])
-            for place, column in enumerate(encoder.columns)
-        }
-        for name, verdict in self.verdicts.items():
-            use = used.get(name, verdict.why)
-            table.append((literal(name), verdict.type, gaps.get(name, ""), use))
-        classes = encoder.classes
-        use = "the target" if classes is None else f"the target, {len(classes)} classes"
-        table.append((literal(encoder.target), self.target.type, "", use))
+        uses = {name: ("", verdict.why) for name, verdict in self.verdicts.items()}
+        for column, (begin, end) in zip(encoder.columns, design.ranges, strict=True):
+            use = f"{end - begin} feature{'s' * (end - begin != 1)}"
+            uses[column.name] = f"{encoder.gaps(column):,}", design.left_out.get(column.name, use)
+        classes = "" if encoder.classes is None else f", {len(encoder.classes)} classes"
+        table = [
+            ("column", "type", "missing", "used as"),
+            *((literal(name), each.type, *uses[name]) for name, each in self.verdicts.items()),
+            (literal(encoder.target), self.target.type, "", f"the target{classes}"),
+        ]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         yield f"rows       first {self.rows:,}; all rows decide on the use of columns in the end"
         for name, kind, missing, use in table:
@@ -80,10 +78,6 @@ class FirstLook:
         yield f"missing    {policies[encoder.missing]}"
         for note in (*self.notes, *design.notes):
             yield f"note       {note}"
-
-
-def _counted(begin: int, end: int) -> str:
-    return "1 feature" if end - begin == 1 else f"{end - begin} features"
 
 
 def first_look(source: Source, plan: FitPlan) -> FirstLook:
@@ -157,15 +151,11 @@ def _loss(
     values: Any, target: Verdict, plan: FitPlan, rows: int
 ) -> tuple[str | Loss, list[str] | None, list[str]]:
     """Return the loss that suits the target, its classes, and remarks."""
-    name, column, loss, notes = plan.target, target.column, plan.loss, list[str]()
+    name, loss, notes = plan.target, plan.loss, list[str]()
+    column = target.column or Category(name)
     if isinstance(column, Time) or target.type == "date":
         raise ValueError(f"the target {name!r} is a {target.type}: give another column as `target`")
-    if type(column) is Number:  # without PyArrow's conversion of lists, which imports pandas
-        numbers = np.unique(doubles(numbers_in(values, column.form)))
-        different = [str(label_of(number)) for number in numbers[~np.isnan(numbers)].tolist()]
-    else:
-        names = class_names(values.unique(), column or Category(name)).drop_null()
-        different = sorted(set(names.to_pylist()))
+    different = _different(values, column)
     if loss is None and (type(column) is not Number or plan.classes):
         loss = "logistic"
     elif loss is None:
@@ -189,15 +179,14 @@ def _loss(
     return loss, None, notes
 
 
-def _classes(
-    different: Sequence[str], column: Column | None, plan: FitPlan, rows: int
-) -> list[str]:
+def _classes(different: list[str], column: Column, plan: FitPlan, rows: int) -> list[str]:
     """Return the classes given, or those in the first rows."""
     if plan.classes:
-        classes = _sorted([str(each) for each in plan.classes], column)
-        if len(classes) < len(plan.classes):  # such as 1 and 1.0
-            listed = ", ".join(map(repr, plan.classes))
-            raise ValueError(f"`classes` must be different numbers, not {listed}")
+        given = [str(each) for each in plan.classes]
+        classes = _different(require("pyarrow").array(given), column)
+        if len(classes) < len(given):  # such as 1 and 1.0
+            listed = ", ".join(map(repr, given))
+            raise ValueError(f"`classes` must be different values as in the target, not {listed}")
         return classes
     name = plan.target
     if len(different) < 2:
@@ -214,21 +203,12 @@ def _classes(
             f"as {examples}: for a number give `loss='squared'`; more than {MAX_CLASSES} classes "
             "must be given as `classes`"
         )
-    longest = max(different, key=len)
-    if len(longest) > MAX_CHARACTERS:
-        raise ValueError(
-            f"the target {name!r} has a class of {len(longest):,} characters, {longest[:20]!r}…, "
-            f"more than {MAX_CHARACTERS}: give another column as `target`"
-        )
-    return list(different)
+    return different
 
 
-def _sorted(texts: Sequence[str], column: Column | None) -> list[str]:
-    """Sort texts alphabetically and numbers by value, these and truth values as class names."""
-    if type(column) is not Number:
-        return sorted({text.lower() for text in texts} if type(column) is Boolean else texts)
-    try:
-        found = {label_of(float(text)): float(text) for text in texts}
-    except ValueError:  # classes given by the user that are not numbers
-        return sorted(texts)
-    return sorted((name for name in found if name is not None), key=lambda name: found[name])
+def _different(values: Any, column: Column) -> list[str]:
+    """Return the different values of a target as names, sorted; numbers by their size."""
+    if type(column) is Number:  # without PyArrow's conversion of lists, which imports pandas
+        numbers = np.unique(doubles(numbers_in(values, column.form)))
+        return [str(label_of(number)) for number in numbers[~np.isnan(numbers)].tolist()]
+    return sorted(set(class_names(values.unique(), column).drop_null().to_pylist()))

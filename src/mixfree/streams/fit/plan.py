@@ -85,13 +85,12 @@ class FitPlan:
         check_whole(self.hash_columns, "hash_columns", least=0, most=MAX_HASHED)
         if isinstance(self.loss, str):
             check_one_of(self.loss, "loss", (*REGRESSIONS, "logistic"))
-        if self.classes:
-            if len(set(self.classes)) < max(2, len(self.classes)):
-                raise ValueError(
-                    f"classes must be at least two and all different, not {', '.join(self.classes)}"
-                )
-            if self.loss not in (None, "logistic"):
-                raise ValueError(f"classes must not be given with the {self.loss} loss")
+        if self.classes and len(set(self.classes)) < max(2, len(self.classes)):
+            raise ValueError(
+                f"classes must be at least two and all different, not {', '.join(self.classes)}"
+            )
+        if self.classes and self.loss not in (None, "logistic"):
+            raise ValueError(f"classes must not be given with the {self.loss} loss")
         # Raises for an invalid parameter. Rows to keep suit a loss other than the squared one.
         given = self.parameters
         rows = isinstance(given.get("memory"), int) and given.get("half_life") is None
@@ -101,8 +100,8 @@ class FitPlan:
         self, columns: int, classes: Sequence[str] | None, exact: bool = False
     ) -> LinearLearner:
         """Return an untrained learner, with ``exact`` of this method."""
-        method = {"method": "exact"} if exact else {}
-        given = {**self.parameters, **method, "looks_ahead": True}
+        given = {**self.parameters, "looks_ahead": True}
+        given |= {"method": "exact"} if exact else {}
         return learner_for(self.row_loss(classes), columns, **given)
 
     def check_same(self, asked: "FitPlan") -> None:
@@ -121,9 +120,8 @@ class FitPlan:
         """Return the loss of a row, for a target with these classes or without any."""
         if classes is not None:
             return loss_of(np.array(classes))
-        return (
-            REGRESSIONS[self.loss or "squared"] if isinstance(self.loss, str | None) else self.loss
-        )
+        loss = self.loss or "squared"
+        return REGRESSIONS[loss] if isinstance(loss, str) else loss
 
     def given(self) -> dict[str, Any]:
         """Return the settings other than the defaults, those of the learner among them.

@@ -79,7 +79,7 @@ class Facts:
         """The table of all weights, with intervals and tests of columns of several features."""
         model, labels = self.fit.model, self.fit.encoder.classes or ()
         if self.only_rounding or not isinstance(model.learner, ExactLearner):
-            errors = "rounding only" if self.only_rounding else "unknown: the method is iterative"
+            errors = "rounding only" if self.only_rounding else "none with an iterative method"
             about = {"rows": f"{self.fit.used:,}", "errors": errors}
             lines = lines_of(model.learner, model.features, labels)
             return Summary(about, lines, {}, "", 0.95, marked=False)
@@ -118,13 +118,13 @@ class Facts:
     @cached_property
     def drift(self) -> str | None:
         """What forgetting old rows is for, if the next rows are predicted much worse."""
-        fit, learner = self.fit, self.fit.model.learner
-        if fit.timeline.tested < FEW_TESTED or fit.plan.loss != "squared":
+        learner, found = self.fit.model.learner, self.correlation
+        if self.fit.timeline.tested < FEW_TESTED or self.fit.plan.loss != "squared":
             return None
         inside, ahead = (self.metrics[name]["r2"] for name in ("in_sample", "test_then_train"))
-        lasting = self.correlation is not None and self.correlation.rises
-        changes = knows_intervals(learner) and (learner.inference.changed or lasting)
-        if not (changes and ahead < inside - MUCH):
+        if ahead >= inside - MUCH or not knows_intervals(learner):
+            return None
+        if not (learner.inference.changed or (found is not None and found.rises)):
             return None
         return (
             f"the data changes over time: R² is {inside:.2f} on rows that the model has seen, "
@@ -254,19 +254,18 @@ class Facts:
     def _bad_ahead(self) -> Iterator[str]:
         """Yield why test-then-train predictions were worse than a constant, if that is known."""
         fit, found, features = self.fit, self.metrics, len(self.fit.model.features)
-        if fit.timeline.tested < FEW_TESTED or not (
-            found["in_sample"]["loss"] < found["constant"]["loss"]
+        worth = self.correlation.effective_sample_size if self.correlation else fit.used
+        if (
+            fit.timeline.tested >= FEW_TESTED
+            and self.drift is None
+            and found["in_sample"]["loss"] < found["constant"]["loss"]
             and found["test_then_train"]["loss"] > found["test_then_train_constant"]["loss"]
+            and features * PER_FEATURE > CHUNK * worth / fit.used
         ):
-            return
-        effective = self.correlation.effective_sample_size if self.correlation else fit.used
-        if knows_intervals(fit.model.learner) and fit.model.learner.inference.changed:
-            why = "later rows differ from earlier ones"
-        elif features * PER_FEATURE > CHUNK * effective / fit.used:
-            why = f"the first rows were too few for {features:,} features (`l2` helps)"
-        else:
-            return
-        yield f"test-then-train predictions were worse than the best constant: {why}"
+            yield (
+                "test-then-train predictions were worse than the best constant: the first rows "
+                f"were too few for {features:,} features (`l2` helps)"
+            )
 
     def _codes(self) -> Iterator[str]:
         """Yield notes on numbers at the edge of a column, far from the others and frequent."""

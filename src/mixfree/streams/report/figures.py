@@ -23,7 +23,7 @@ EFFECTS = 30  # most features in the figure of the weights
 DRAWN = 28  # most characters of a name in a figure, which must fit on a phone
 # Legible on white and on black, and distinguishable for colour-blind readers.
 BLUE, ORANGE, GREY = "#2f86c9", "#d9731a", "#8a8a8a"
-DASHED: dict[str, Any] = {"line_color": ORANGE, "line_width": 1.5, "line_dash": "dashed"}
+DASHED: dict[str, Any] = {"color": ORANGE, "line_width": 1.5, "line_dash": "dashed"}
 STYLE = {
     "height": 300,
     "sizing_mode": "stretch_width",
@@ -141,8 +141,7 @@ def _draw_error(found: Course) -> Any:
     figure, source = _over_time(found, found.error_name, {found.error_name: "@error{0.[000]a}"})
     figure.line("x", "error", source=source, color=BLUE, width=2)
     figure.scatter("x", "error", source=source, color=BLUE, size=4)
-    for at in found.jumps:
-        _rule(figure, "height", found.columns["x"][at], **DASHED)
+    figure.vspan(found.columns["x"][[*found.jumps]], **DASHED)
     error = found.columns["error"]
     known = error[np.isfinite(error)]
     if len(known) > 2 and known[0] > 2.0 * known[1:].max():
@@ -155,14 +154,8 @@ def _draw_effects(found: Sequence[Line], unit: str) -> Any:
     """Draw effects with their intervals, the largest on top."""
     has_ends = bool(found) and found[0].low == found[0].low
     ends = {"from": "@low{0.[0000]a}", "to": "@high{0.[0000]a}"} if has_ends else {}
-    figure = _figure(
-        {"feature": "@feature", "effect": "@weight{0.[0000]a}", **ends},
-        height=80 + 20 * len(found),
-        x_axis_label=f"change of {_drawn(unit)} per standard deviation",
-    )
     # By place, since names may be the same once they are truncated.
     names = {-place: _drawn(each.feature) for place, each in enumerate(found)}
-    figure.yaxis.update(ticker=[*names], major_label_overrides=names)
     columns = {
         **{name: [getattr(each, name) for each in found] for name in ("weight", "low", "high")},
         "place": [*names],
@@ -170,18 +163,27 @@ def _draw_effects(found: Sequence[Line], unit: str) -> Any:
         "colour": [GREY if each.may_be_zero else BLUE for each in found],
         "filled": [0.0 if each.may_be_zero else 1.0 for each in found],
     }
-    style = {"source": _source(columns), "color": "colour", "width": 2}
+    figure, source = _figure(
+        columns,
+        {"feature": "@feature", "effect": "@weight{0.[0000]a}", **ends},
+        height=80 + 20 * len(found),
+        x_axis_label=f"change of {_drawn(unit)} per standard deviation",
+    )
+    figure.yaxis.update(ticker=[*names], major_label_overrides=names)
+    style = {"source": source, "color": "colour", "width": 2}
     if has_ends:
         figure.segment("low", "place", "high", "place", **style)
     figure.scatter("weight", "place", fill_alpha="filled", size=9, **style)
-    _rule(figure, "height", 0.0)
+    figure.vspan([0.0], color=GREY)
     return figure
 
 
 def _draw_correlation(found: Correlation) -> Any:
     """Draw the correlation profile."""
-    models = require("bokeh.models")
-    figure = _figure(
+    low = np.maximum(found.ratios - found.errors, 0.1 * found.ratios)
+    high = found.ratios + found.errors
+    figure, source = _figure(
+        {"length": found.lengths, "ratio": found.ratios, "low": low, "high": high},
         {"rows per block": "@length{0,0}", "inflation": "@ratio{0.[00]a}"},
         x_axis_type="log",
         y_axis_type="log",
@@ -189,33 +191,21 @@ def _draw_correlation(found: Correlation) -> Any:
         y_axis_label="variance inflation",
     )
     for axis in figure.axis:
-        axis.formatter = models.NumeralTickFormatter(format="0,0.[00]")
-    low = np.maximum(found.ratios - found.errors, 0.1 * found.ratios)
-    high = found.ratios + found.errors
-    source = _source({"length": found.lengths, "ratio": found.ratios, "low": low, "high": high})
+        axis.formatter = require("bokeh.models").NumeralTickFormatter(format="0,0.[00]")
     figure.segment("length", "low", "length", "high", source=source, color=BLUE, width=2)
     figure.line("length", "ratio", source=source, color=BLUE, width=2)
     figure.scatter("length", "ratio", source=source, color=BLUE, size=7)
-    _rule(figure, "width", 1.0)
+    figure.hspan([1.0], color=GREY)
     if found.found:
-        _rule(figure, "height", max(found.scale, 1), **DASHED)
-    return figure
-
-
-def _figure(hover: Mapping[str, str], **style: Any) -> Any:
-    """Return an empty figure that shows these values of a point."""
-    figure = require("bokeh.plotting").figure(**STYLE | style)
-    formatters = {"@x": "datetime"} if "when" in hover else {}
-    tool = require("bokeh.models").HoverTool(tooltips=[*hover.items()], formatters=formatters)
-    figure.add_tools(tool)
-    figure.toolbar.logo = None
+        figure.vspan([max(found.scale, 1)], **DASHED)
     return figure
 
 
 def _over_time(found: Course, label: str, hover: Mapping[str, str]) -> tuple[Any, Any]:
     """Return an empty figure over time or rows, and the data of the course."""
     when = {"when": "@x{%F %H:%M}"} if found.dated else {"from row": "@x{0,0}"}
-    figure = _figure(
+    figure, source = _figure(
+        found.columns,
         {**when, **hover},
         x_axis_type="datetime" if found.dated else "linear",
         x_axis_label="" if found.dated else "row",
@@ -224,17 +214,17 @@ def _over_time(found: Course, label: str, hover: Mapping[str, str]) -> tuple[Any
     figure.xaxis.ticker.desired_num_ticks = 4
     if not found.dated:
         figure.xaxis.formatter = require("bokeh.models").NumeralTickFormatter(format="0,0")
-    return figure, _source(found.columns)
+    return figure, source
 
 
-def _source(columns: Mapping[str, Any]) -> Any:
-    return require("bokeh.plotting").ColumnDataSource(dict(columns))
-
-
-def _rule(figure: Any, dimension: str, at: float, line_color: str = GREY, **style: Any) -> None:
-    """Draw a line across the whole height or width of a figure."""
-    span = require("bokeh.models").Span
-    figure.add_layout(span(location=at, dimension=dimension, line_color=line_color, **style))
+def _figure(columns: Mapping[str, Any], hover: Mapping[str, str], **style: Any) -> tuple[Any, Any]:
+    """Return an empty figure that shows these values of a point, and the data of its points."""
+    figure = require("bokeh.plotting").figure(**STYLE | style)
+    formatters = {"@x": "datetime"} if "when" in hover else {}
+    tool = require("bokeh.models").HoverTool(tooltips=[*hover.items()], formatters=formatters)
+    figure.add_tools(tool)
+    figure.toolbar.logo = None
+    return figure, require("bokeh.plotting").ColumnDataSource(dict(columns))
 
 
 def _drawn(text: str) -> str:

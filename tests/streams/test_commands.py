@@ -108,8 +108,8 @@ def test_a_column_to_copy_changes_its_type(tmp_path, fitted, capsys):
     found = pa.parquet.read_table(tmp_path / "p.parquet")["k"].to_pylist()
     assert found == ["a,b", "c", "1.5", "2"]
     assert predict("k1", "k2") == 2
-    said = "k2.parquet: column 'k' is of type list<element: int64>, not double as before: remove it"
-    assert said in capsys.readouterr().err
+    said = r"k2.parquet: .* to double .*: remove columns that change their type from --keep"
+    assert re.search(said, capsys.readouterr().err)
 
 
 def test_predictions_with_intervals(tmp_path, fitted, capsys):
@@ -430,13 +430,9 @@ def test_small_errors_are_errors(tmp_path, capsys):
 
 
 def test_too_few_rows_are_said_to_be(tmp_path, capsys):
-    """Catches one row that is correlated with the next, or exact up to rounding."""
-    (tmp_path / "d.csv").write_text("x,y\n1,3\n")
-    command = ["fit", tmp_path / "d.csv", "--target", "y", "--model", tmp_path / "m", "-q"]
-    assert run(*command) == 2
-    assert "only one row to learn from: at least two are" in capsys.readouterr().err
+    """Catches rows that are correlated with the next, or exact up to rounding."""
     (tmp_path / "d.csv").write_text("x,z,y\n1,2,3\n2,5,5\n4,1,9\n")
-    assert run(*command) == 0
+    assert run("fit", tmp_path / "d.csv", "--target", "y", "--model", tmp_path / "m", "-q") == 0
     assert "too few rows to tell" in capsys.readouterr().out
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import os
 import stat
 import struct
@@ -62,17 +61,14 @@ WRONG = {  # header, bytes of the arrays, what is said
     "no content": ('{"arrays": []}', b"", "must have exactly content"),
     "a list": ("[1, 2]", b"", "must have exactly content"),
     "a key twice": ('{"content": {"a": 1, "a": 2}, "arrays": []}', b"", "occurs twice"),
-    "NaN": (header({"a": math.nan}), b"", "not a finite number"),
-    "infinity in digits": ('{"content": {"a": 1e999}, "arrays": []}', b"", "not a finite number"),
     "deep nesting": ('{"content": ' + "[" * 9000 + "]" * 9000 + "}", b"", "deep"),
-    "some nesting": ('{"content": {"a": ' + "[" * 90 + "]" * 90 + '}, "arrays": []}', b"", "deep"),
     "no JSON": ("{", b"", "Expecting"),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_a_right_checksum_over_a_wrong_structure_is_refused(tmp_path, case):
-    """Catches shapes of −1, trailing bytes, duplicate keys and NaN, and errors of other types."""
+    """Catches shapes of −1, trailing bytes and duplicate keys, and errors of other types."""
     text, arrays, said = WRONG[case]
     start = struct.pack("<8sIQ", model_file.MAGIC, model_file.VERSION, len(text))
     body = start + text.encode() + arrays

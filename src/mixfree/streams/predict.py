@@ -20,7 +20,6 @@ from mixfree.linear.losses import mean_of, predictions_apart
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.read.files import STDIN, StreamFile
 from mixfree.streams.read.source import Piece, Source
-from mixfree.streams.read.values import is_text, texts_in
 
 __all__ = ["ENDINGS", "Predictor", "Written", "beside", "write_predictions"]
 
@@ -203,8 +202,11 @@ def _writer(file: IO[bytes], ending: str) -> Iterator[Callable[[Any, str], None]
             return
         if not opened:
             opened.extend((_open(file, ending, batch.schema), batch.schema))
-        if batch.schema != opened[1]:
-            batch = _cast(batch, opened[1], source)
+        try:
+            batch = batch.cast(opened[1])  # files may store a column to keep in other types
+        except require("pyarrow").ArrowException as error:
+            why = f"{error}: remove columns that change their type from `keep`"
+            raise ValueError(f"{source}: {why}") from error
         if ending == ".csv" and batch.num_columns == 1:
             # NaN, since CSV readers skip empty lines.
             (name,), (values,) = batch.schema.names, batch.columns
@@ -217,18 +219,6 @@ def _writer(file: IO[bytes], ending: str) -> Iterator[Callable[[Any, str], None]
     finally:
         for writer in opened[:1]:
             writer.close()
-
-
-def _cast(batch: Any, schema: Any, source: str) -> Any:
-    """Convert a batch of a file that stores columns in other types than the first."""
-    columns = []
-    for field, values in zip(schema, batch.columns, strict=True):
-        try:
-            columns.append((texts_in(values) if is_text(field.type) else values).cast(field.type))
-        except require("pyarrow").ArrowException as error:
-            what = f"is of type {values.type}, not {field.type} as before: remove it from `keep`"
-            raise ValueError(f"{source}: column {field.name!r} {what}") from error
-    return require("pyarrow").RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _open(file: IO[bytes], ending: str, schema: Any) -> Any:

@@ -5,7 +5,7 @@ Layout, all numbers little-endian::
     8 bytes    b"mixfree\\0"
     4 bytes    version of the format
     8 bytes    length of the header
-    header     JSON in UTF-8: {"content": …, "arrays": [[dtype, shape], …]}
+    header     JSON with NaN and Infinity: {"content": …, "arrays": [[dtype, shape], …]}
     arrays     the bytes of each array, C order, one after the other
     32 bytes   SHA-256 of everything before
 
@@ -29,10 +29,9 @@ from mixfree.base.files import replacing
 __all__ = ["MAGIC", "is_model", "load", "save"]
 
 MAGIC = b"mixfree\0"
-VERSION = 13
+VERSION = 14
 _FIXED = struct.Struct("<8sIQ")
 _DIGEST = hashlib.sha256().digest_size
-DEEPEST = 64  # most levels of nested dicts and lists
 MAX_AXIS = 1 << 48  # bound on the length of an axis
 _DTYPES = ("float64", "float32", "int64", "int32", "uint64", "uint32", "uint8", "bool")
 
@@ -58,7 +57,7 @@ def save(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     arrays: list[Array] = []
     described = _describe(content, arrays)
     kinds = [[array.dtype.name, list(array.shape)] for array in arrays]
-    header = json.dumps({"content": described, "arrays": kinds}, allow_nan=False).encode()
+    header = json.dumps({"content": described, "arrays": kinds}).encode()
     with replacing(path) as file:
         digest = hashlib.sha256()
         little = (np.asarray(each, each.dtype.newbyteorder("<")).tobytes() for each in arrays)
@@ -111,12 +110,7 @@ def _parsed(body: memoryview, length: int) -> dict[str, Any]:
     """Parse a header of ``length`` bytes and the arrays after it."""
     if length > len(body):
         raise ValueError(f"its header of {length} bytes is longer than the file")
-    header = json.loads(
-        bytes(body[:length]),
-        object_pairs_hook=_unique,
-        parse_constant=_finite,
-        parse_float=_finite,
-    )
+    header = json.loads(bytes(body[:length]), object_pairs_hook=_unique)
     match header:
         case {"content": dict() as content, "arrays": list() as kinds} if len(header) == 2:
             arrays: list[Array | None] = []
@@ -127,7 +121,7 @@ def _parsed(body: memoryview, length: int) -> dict[str, Any]:
                 at += found.nbytes
             if at != len(body):
                 raise ValueError(f"{len(body) - at} bytes follow its arrays")
-            restored: dict[str, Any] = _restore(content, arrays, DEEPEST)
+            restored: dict[str, Any] = _restore(content, arrays)
             if any(array is not None for array in arrays):
                 raise ValueError("one of its arrays is not used")
             return restored
@@ -157,13 +151,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _finite(word: str) -> float:
-    number = float(word)
-    if not math.isfinite(number):
-        raise ValueError(f"{word} is not a finite number")
-    return number
-
-
 def _describe(value: Any, arrays: list[Array]) -> Any:
     """Return ``value`` as JSON, with its arrays appended to ``arrays``."""
     match value:
@@ -184,8 +171,6 @@ def _describe(value: Any, arrays: list[Array]) -> Any:
             return {"$tuple": [_describe(each, arrays) for each in value]}
         case list():
             return [_describe(each, arrays) for each in value]
-        case float() if not math.isfinite(value):
-            return {"$float": str(value)}
         case None | bool() | int() | float() | str():
             return value
         case np.generic():
@@ -193,10 +178,8 @@ def _describe(value: Any, arrays: list[Array]) -> Any:
     raise ValueError(f"a model file cannot store {value!r}")
 
 
-def _restore(value: Any, arrays: list[Array | None], depth: int) -> Any:
+def _restore(value: Any, arrays: list[Array | None]) -> Any:
     """Invert :func:`_describe`; an array, once used, is replaced by None in the list."""
-    if depth == 0:
-        raise ValueError(f"its values are nested more than {DEEPEST} deep")
     match value:
         case {"$array": int() as index} if len(value) == 1 and type(index) is int:
             array = arrays[index] if 0 <= index < len(arrays) else None
@@ -205,15 +188,11 @@ def _restore(value: Any, arrays: list[Array | None], depth: int) -> Any:
             arrays[index] = None
             return array
         case {"$tuple": list() as entries} if len(value) == 1:
-            return tuple(_restore(each, arrays, depth - 1) for each in entries)
-        case {"$float": ("nan" | "inf" | "-inf") as text} if len(value) == 1:
-            return float(text)
+            return tuple(_restore(each, arrays) for each in entries)
         case dict():
-            return {
-                _unescaped(key): _restore(each, arrays, depth - 1) for key, each in value.items()
-            }
+            return {_unescaped(key): _restore(each, arrays) for key, each in value.items()}
         case list():
-            return [_restore(each, arrays, depth - 1) for each in value]
+            return [_restore(each, arrays) for each in value]
     return value
 
 

@@ -301,8 +301,6 @@ def check_something_learnt(fit: StreamFit) -> None:
     if not fit.used:
         reasons = "; ".join(f"{n:,}: {why}" for why, n in fit.encoder.left_out.items())
         raise ValueError(f"all {fit.read:,} rows were left out ({reasons})")
-    if fit.used == 1:
-        raise ValueError("there is only one row to learn from: at least two are needed")
     if not fit.varied:
         always = label(fit.reservoir.targets[0], fit.encoder.classes)
         raise ValueError(

@@ -65,7 +65,6 @@ def test_series_that_tell_little_have_a_warning(series, least, most, warning):
         ([1.0], "1 samples"),
         ([[1.0, 2.0]], r"shape \(1, 2\)"),
         ([1.0, np.nan, 2.0], r"series\[1\] = nan"),
-        ([1j, 2.0], "real numbers"),
     ],
 )
 def test_wrong_series(series, message):

@@ -128,7 +128,6 @@ def test_paths_that_allow_no_upper_bound(path, states, lower, sentence):
 @pytest.mark.parametrize(
     ("path", "options", "message"),
     [
-        (None, {}, "path = None must contain the states"),
         ([1], {}, "1 samples"),
         ([3, 3, 3], {}, "only one state, 3"),
         ([0.0, math.nan, 1.0], {}, r"path\[1\] = nan is not a state"),

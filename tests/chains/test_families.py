@@ -2,7 +2,7 @@ import networkx
 import numpy as np
 import pytest
 
-from mixfree.chains import birth_death, cycle, random_walk, two_state, winning_streak
+from mixfree.chains import birth_death, random_walk, two_state, winning_streak
 
 
 def test_walks_follow_degrees_or_are_uniform():
@@ -31,7 +31,6 @@ def test_states_are_the_nodes_and_weights_count():
     [
         (lambda: two_state(1.5), r"p = 1\.5"),
         (lambda: winning_streak(1), "n must be a whole number of at least 2, not 1"),
-        (lambda: cycle(2), "n must be a whole number of at least 3, not 2"),
         (lambda: birth_death([0.5], [0.0]), r"up\[0\] = 0\.5 leads out"),
         (lambda: birth_death([0.9, 0.9, 0], [0, 0.9, 0.9]), r"up\[1\] \+ down\[1\] is above 1"),
         (lambda: birth_death([0.9, 0.0], [0.0]), "one length"),

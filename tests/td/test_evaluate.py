@@ -53,7 +53,6 @@ def test_evaluation_says_what_it_saw(lake):
         ("CartPole-v1", {"features": np.eye(4)}, "observations are of Box"),
         ("FrozenLake-v1", {"features": np.eye(15)}, "one row per state, but there are 15"),
         ("FrozenLake-v1", {"features": TileCoding([0.0] * 2, [1.0] * 2)}, "must be 2 numbers"),
-        ("FrozenLake-v1", {"samples": 5}, "samples must be"),
         ("FrozenLake-v1", {"output": "last"}, "output must be 'average'"),
         ("FrozenLake-v1", {"method": "magic"}, "method must be one of 'lstd', "),
         ("FrozenLake-v1", {"method": "lstd", "output": "average"}, "`output` is not an option"),

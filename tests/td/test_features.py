@@ -115,7 +115,6 @@ def test_a_matrix_dense_or_sparse_is_read_by_state():
     ("make", "message"),
     [
         (lambda: FourierBasis([0.0], [0.0]), "low must be below high"),
-        (lambda: FourierBasis([0.0], [1.0], order=0), "order must be"),
         (lambda: TileCoding([0.0], [np.inf]), "high must be finite"),
         (lambda: TileCoding([0.0], [1.0], tiles=(2, 2)), "tiles must be one number, or 1"),
         (lambda: RadialBasis([0.0], [1.0], width=-1.0), "width must be positive"),

@@ -73,23 +73,20 @@ def test_nothing_comes_after_the_end():
         np.testing.assert_allclose(found.theta, [RADIUS, 0.0])
 
 
+def projected(radius=100.0, **options):
+    return TDLearner(np.eye(3), GAMMA, radius, "projected-td", **options)
+
+
 def test_projected_td_has_the_three_step_sizes():
     for options, sizes in (
         ({"horizon": 16}, [0.25, 0.25, 0.25]),
         ({"step_size": 0.1}, [0.1, 0.1, 0.1]),
         ({"omega": 0.5}, [10.0, 5.0, 10.0 / 3.0]),
     ):
-        found = TDLearner(np.eye(3), GAMMA, 100.0, "projected-td", **options)
+        found = projected(**options)
         for state, size in enumerate(sizes):
             found.update(state, 1.0, 0, True)
             assert found.theta[state] == pytest.approx(size)
-    for radius, options, message in (
-        (1.0, {}, "takes one of horizon"),
-        (1.0, {"horizon": 5, "omega": 0.1}, "takes one of horizon .* not horizon, omega"),
-        (None, {"horizon": 5}, "needs radius"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            TDLearner(np.eye(3), GAMMA, radius, "projected-td", **options)
 
 
 LSTD, MAG = {"lam": 0.5}, {"radius": RADIUS}
@@ -129,6 +126,9 @@ def test_bad_transitions_change_nothing(options, transition, message, many):
         (lambda: TDLearner(np.eye(2), 0.9, radius=0.0), "radius must be positive"),
         (lambda: TDLearner(np.eye(2), 0.9, method="sgd-er"), "method must be one of"),
         (lambda: TDLearner(np.eye(2), 0.9, method="mag"), "mag takes .*: give radius=….*'ladder'"),
+        (lambda: projected(), "takes one of horizon"),
+        (lambda: projected(horizon=5, omega=0.1), "takes one of horizon .* not horizon, omega"),
+        (lambda: projected(radius=None, horizon=5), "needs radius"),
         (lambda: TDLearner(2.0 * np.eye(2), 0.9), "norm 2, above 1"),
         (lambda: TDLearner(lambda s: [1.0], 0.9), "give size"),
         (lambda: learner(np.eye(2)).update_many([0], [1.0, 2.0], [1], [False]), "the same length"),

@@ -55,17 +55,9 @@ def test_every_experiment_is_judged_on_fresh_seeds_and_its_cells_differ(chosen):
         assert len(set(cells)) == len(cells)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"samples": 31}, "samples must be a whole number of at least 32, not 31"),
-        ({"methods": ("mag", "adam")}, "method must be one of .*, not 'adam'"),
-        ({"p": (float("nan"),)}, "p must be a probability"),
-    ],
-)
-def test_a_wrong_choice_is_named_and_what_is_not_given_stays(given, message):
-    with pytest.raises(ValueError, match=message):
-        FULL.changed(**given)
+def test_what_is_not_given_stays_and_what_does_not_apply_is_named():
     assert FULL.changed(samples=None, seeds=5) == FULL
+    with pytest.raises(ValueError, match="samples must be a whole number of at least 32, not 31"):
+        FULL.changed(samples=31)
     with pytest.raises(ValueError, match="`p` does not apply to this experiment"):
         Settings(1000, 2).changed(p=(0.5,))

@@ -40,7 +40,8 @@ class Reservoir(UniformSample):
 
     def add(self, rows: Any, targets: Array) -> None:
         """Offer the next rows of the stream; more columns than before were 0 in rows before."""
-        if self.seen and (more := rows.shape[1] - self.rows.shape[1]) > 0:
+        newest = self._late[-1][1] if self._late else self._columns
+        if newest and (more := rows.shape[1] - newest[0].shape[1]) > 0:
             self.transform(lambda kept: np.pad(kept, ((0, 0), (0, more))))
         self.offer([rows, targets])
 

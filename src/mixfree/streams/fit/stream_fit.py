@@ -192,8 +192,8 @@ class StreamFit:
             end = end if coded else min(end, begin + step)
             self._learn(piece, found, begin, end)
             begin = end
-        if count:
-            self.varied |= bool((found.targets != self.reservoir.targets[0]).any())
+        if count and not self.varied:
+            self.varied = bool((found.targets != self.reservoir.targets[0]).any())
         self.read_record.add(piece)
 
     def _follow_encoder(self) -> None:

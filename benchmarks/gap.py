@@ -3,7 +3,7 @@
 import numpy as np
 
 from benchmarks.intervals import at_least, autoregressive, percent
-from mixfree.base.figures import line_style, log_log, new_figure
+from mixfree.base.figures import log_log, new_figure
 from mixfree.base.terminal import Table
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax
@@ -99,10 +99,10 @@ def draw(rows):
     """Plot the bound against the true gap, one dot per stream; below the line the bound fails."""
     drawn, axes = new_figure()
     least = 1e-3 * max(row["upper"] for row in rows)
-    for index, loss in enumerate(dict.fromkeys(row["loss"] for row in rows)):
+    for loss in dict.fromkeys(row["loss"] for row in rows):
         dots = np.array([(row["lost"], row["upper"]) for row in where(rows, loss=loss)])
-        style = {"color": line_style(index)["color"], "linestyle": "none", "markersize": 3}
-        axes.plot(*np.maximum(dots.T, least), marker="o", label=loss, **style)
+        style = {"marker": "o", "linestyle": "none", "markersize": 3}
+        axes.plot(*np.maximum(dots.T, least), label=loss, **style)
     most = max(max(axes.get_xlim()), max(axes.get_ylim()))
     axes.plot([least, most], [least, most], color="black", linewidth=0.8)
     log_log(axes, "lost to the fit of all rows", "95 % bound of it, above the line where it holds")

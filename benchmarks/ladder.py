@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 from scipy.signal import lfilter
 
 import mixfree as mf
-from mixfree.base.figures import line_style, log_log, new_figure, styles_of
+from mixfree.base.figures import log_log, new_figure, styles_of
 from mixfree.base.terminal import Table
 from mixfree.chains import MarkovChain, cycle, two_state
 from mixfree.core.optimizer import GradientRefused
@@ -657,13 +657,11 @@ def draw_profile(rows):
     """Plot the ladder's profile: the variance inflation of its levels on the paper's problem."""
     drawn, axes = new_figure(width=7.0, height=3.6)
     reliable = (row for row in rows if row["blocks"] >= MIN_BLOCKS)
-    for index, (p, levels) in enumerate(gather(reliable, "p", "length", "ratio").items()):
-        style = line_style(index)
-        axes.plot(
-            list(levels), [ratio for (ratio,) in levels.values()], label=f"p = {p:g}", **style
-        )
+    for p, levels in gather(reliable, "p", "length", "ratio").items():
+        ratios = [ratio for (ratio,) in levels.values()]
+        (line,) = axes.plot(list(levels), ratios, label=f"p = {p:g}")
         if p < 0.5:
-            axes.axvline(0.5 / p, color=style["color"], linewidth=0.8, linestyle="dotted")
+            axes.axvline(0.5 / p, color=line.get_color(), linewidth=0.8, linestyle="dotted")
     log_log(axes)
     axes.set_xlabel("block length in samples (dotted: 1/(2p), the correlation scale)")
     axes.set_ylabel("variance inflation over\nindependent gradients")

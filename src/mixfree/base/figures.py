@@ -45,11 +45,6 @@ LABEL_GAP = 0.06  # least distance between two labels, as a share of the height
 MARK = "mixfree figure"  # in the metadata of every figure
 
 
-def line_style(index: int) -> dict[str, Any]:
-    """Colour and dashes of the ``index``-th series, as keywords for ``axes.plot``."""
-    return {"color": PALETTE[index % len(PALETTE)], "linestyle": DASHES[index % len(DASHES)]}
-
-
 def styles_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Colour and dashes of each series of a figure, as keywords for ``axes.plot``.
 

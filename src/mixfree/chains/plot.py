@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 POINTS = 48  # times at which the curves are drawn
 MAX_PLAIN_TIME = 100  # longest time axis labelled with plain numbers instead of powers of ten
-STYLES = [{"color": "#BBD5E8"}, *(figures.line_style(index) for index in (0, 1, 2))]
+STYLES = [{"color": "#BBD5E8"}, *figures.styles_of("123").values()]
 
 
 def plot_decay(

@@ -8,8 +8,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils import assert_all_finite, check_consistent_length
+from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fitted, validate_data
 
 from mixfree.base.arithmetic import Array, inner
 from mixfree.base.checks import check_one_of, check_whole
@@ -123,9 +123,7 @@ class StreamModel(Results, ABC):
         y: Any,
         sample_weight: Any,
         target: str | None,
-        *,
-        first: bool,
-        whole: bool = False,
+        whole: bool,
         classes: Any = None,
     ) -> Self:
         """Learn from rows in order, and keep what was learnt if that succeeds.
@@ -133,12 +131,15 @@ class StreamModel(Results, ABC):
         The rows of a ``whole`` stream are learnt ``epochs`` times; those of a part may all have
         weight 0.
         """
+        check_unmasked(X=X, y=y, sample_weight=sample_weight)
+        first = whole or not self.__sklearn_is_fitted__()
         epochs = check_whole(self.epochs, "epochs") if whole else 1
         if target is None or sample_weight is not None or epochs > 1:
             X = tables.read(X)
         source = None
         if self._encodes(X, y, target, first):
-            y = None if y is None else check_targets(X, y)
+            if y is not None:
+                check_consistent_length(X, y := _check_y(y))
             name = target if first else self._fit.encoder.target
             source = tables.TableSource(X, name, 0 if first else self._fit.read, y)
         else:
@@ -208,7 +209,6 @@ class StreamModel(Results, ABC):
             and (y.dtype.kind in "biu" or (y.dtype.kind == "f" and float(inner(y, y)) < math.inf))
         ):
             return X, y
-        check_unmasked(X=X, y=y)
         checked: tuple[Any, Array] = validate_data(
             self,
             X,
@@ -313,24 +313,12 @@ class StreamModel(Results, ABC):
             self.feature_names_in_ = np.array(names, dtype=object)
 
 
-def check_targets(X: Any, y: Any) -> Array:
-    """Check targets that are given beside a table."""
-    check_unmasked(y=y)
-    targets: Array = column_or_1d(y, warn=True)
-    assert_all_finite(targets, input_name="y")
-    check_consistent_length(X, targets)
-    return targets
-
-
 def check_weights(sample_weight: Any, X: Any, part: bool) -> Array | None:
     """Check sample weights, if there are any; with ``part``, all of them may be 0."""
     if sample_weight is None:
         return None
-    check_unmasked(sample_weight=sample_weight)
-    given = np.asarray(sample_weight)
+    given: Array = np.asarray(sample_weight)
     if part and given.shape == (X.shape[0],) and given.dtype.kind in "biuf" and not given.any():
-        return np.zeros(X.shape[0])
-    weights: Array = _check_sample_weight(
-        sample_weight, X, dtype=np.float64, ensure_non_negative=True
-    )
-    return weights
+        return given.astype(np.float64)
+    given = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return given

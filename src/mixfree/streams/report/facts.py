@@ -108,7 +108,8 @@ class Facts:
     def notes(self) -> list[str]:
         """Information for the user, which names arguments as in Python."""
         notes = [*self.fit.notes, *self.fit.model.design.notes, *self._trends(), *self._codes()]
-        return [*notes, *self._counts(), *self._unreliable(), *self._bad_ahead()]
+        notes += [*self._counts(), *self._unreliable(), *self._bad_ahead()]
+        return [note for note in notes if note]
 
     @cached_property
     def warnings(self) -> list[str]:
@@ -198,10 +199,9 @@ class Facts:
                 changes = np.diff(targets[np.argsort(rows[:, places[0]], kind="stable")]) != 0.0
                 share = float(changes.sum() < len(classes))
             if share > LEAKED:
-                alone = f"{column.name!r} alone explains {100 * share:.4g} %"
                 yield (
-                    f"{alone} of {fit.encoder.target!r}; if it is not known before the target, "
-                    f"give `exclude={[column.name]!r}`"
+                    f"{column.name!r} alone explains {100 * share:.4g} % of {fit.encoder.target!r};"
+                    f" if it is not known before the target, give `exclude={[column.name]!r}`"
                 )
 
     def _counts(self) -> Iterator[str]:
@@ -238,12 +238,7 @@ class Facts:
     def _unreliable(self) -> Iterator[str]:
         """Yield why intervals, or the model itself, may not be reliable."""
         fit, features = self.fit, len(self.fit.model.features)
-        if self.only_rounding:
-            yield (
-                "the model fits every row up to rounding errors, which tell nothing about the "
-                "correlation of the rows"
-            )
-        elif knows_intervals(fit.model.learner) and fit.model.learner.inference.remark:
+        if knows_intervals(fit.model.learner) and not self.only_rounding:
             yield fit.model.learner.inference.remark
         if fit.plan.loss == "squared" and fit.used <= features + 1:
             yield (

@@ -16,11 +16,13 @@ from mixfree.base.terminal import literal
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.report.facts import Facts, check_something_learnt
 from mixfree.streams.report.figures import course, effects, figures, shortened
+from mixfree.streams.report.text import exactness
 
 __all__ = ["MARK", "page", "write_page"]
 
 MARK = b'content="mixfree report"'  # in the head of every page
 LISTED = 300  # most columns, weights or files in a table
+UNBROKEN = r"(?<!\S)--\w[\w-]*|\d[.\d]*e-\d+"
 Words = Callable[[str], str]
 
 
@@ -68,6 +70,7 @@ def page(fit: StreamFit, words: Words = str, command: str | None = None) -> str:
     found: str = _template(words).render(
         facts=facts,
         fit=fit,
+        minimised=[*exactness(fit.model.learner)],
         target=shortened(fit.encoder.target),
         **shown,
         command=command,
@@ -88,22 +91,13 @@ def _template(words: Words) -> Any:
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: literal(value) if type(value) is str else value,
     )
-    environment.filters |= {
-        "typed": lambda text, most=10_000: _typed(shortened(words(text), most)),
-        "short": shortened,
-    }
+    safe = require("markupsafe")
+
+    def typed(text: str, most: int = 10_000) -> Any:
+        """Escape a text, without line breaks at the hyphens of flags and exponents."""
+        text = str(safe.escape(shortened(words(text), most)))
+        return safe.Markup(re.sub(UNBROKEN, r"<span>\g<0></span>", text))
+
+    environment.filters |= {"typed": typed, "short": shortened}
     text = files("mixfree.streams.report").joinpath("page.html").read_text(encoding="utf-8")
     return environment.from_string(text)
-
-
-def _typed(text: str) -> Any:
-    """Escape a text, without line breaks at the hyphens of flags and exponents.
-
-    Examples
-    --------
-    >>> _typed("give --leave-out <a>")
-    Markup('give <span>--leave-out</span> &lt;a&gt;')
-    """
-    safe = require("markupsafe")
-    text = str(safe.escape(text))
-    return safe.Markup(re.sub(r"(?<!\S)--\w[\w-]*|\d[.\d]*e-\d+", r"<span>\g<0></span>", text))

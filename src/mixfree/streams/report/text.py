@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -12,10 +11,11 @@ import numpy as np
 from mixfree.base.files import replacing
 from mixfree.linear.exact.forgetting import Forgetting
 from mixfree.linear.exact_learner import ExactLearner
+from mixfree.linear.learner_for import LinearLearner
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.report.facts import Facts
 
-__all__ = ["HEADER", "lines", "weights", "write_weights"]
+__all__ = ["HEADER", "exactness", "lines", "weights", "write_weights"]
 
 HEADER = b"\nfeature,class,weight,std_error,t,p,low,high\n"  # the first line of a file, its mark
 NAMED = 20  # most columns that are listed by name
@@ -28,8 +28,7 @@ def lines(facts: Facts) -> Iterator[str]:
     yield from _under("columns", _unused(facts.unused_columns))
     yield from _under("warning", facts.warnings)
     yield from _under("drift", [facts.drift] if facts.drift else [])
-    if isinstance(fit.model.learner, ExactLearner):
-        yield from _under("fit", _exactness(fit.model.learner))
+    yield from _under("fit", exactness(fit.model.learner))
     yield from _under(
         "quality", (line for each in facts.quality.items() for line in _aligned(*each))
     )
@@ -82,8 +81,10 @@ def _aligned(caption: str, table: list[list[str]]) -> Iterator[str]:
         yield "  ".join([*cells, model]).rstrip()
 
 
-def _exactness(learner: ExactLearner) -> Iterator[str]:
+def exactness(learner: LinearLearner) -> Iterator[str]:
     """Yield what an exact fit minimises."""
+    if not isinstance(learner, ExactLearner):
+        return
     if learner.forgetting is not None:
         yield from _half_lives(learner.forgetting)
         return
@@ -111,14 +112,10 @@ def _half_lives(forgetting: Forgetting) -> Iterator[str]:
         yield f"forgets old rows: a row counts half after {forgetting.half_life:,.0f} rows"
         return
     parts = sorted(forgetting.shares.items(), key=lambda part: -part[1])
-    mixed = (f"{_rows(life)} ({100 * share:.0f} %)" for life, share in parts if share >= 0.005)
+    mixed = (f"{life:,.0f} rows ({100 * share:.0f} %)" for life, share in parts if share >= 0.005)
     row, best = forgetting.history[-1]
     yield f"forgets old rows, by a mixture of half-lives: {', '.join(mixed)}"
-    yield f"from row {row:,} on, the half-life that predicts best is {_rows(best)}"
-
-
-def _rows(half_life: float) -> str:
-    return "infinite" if half_life == math.inf else f"{half_life:,.0f} rows"
+    yield f"from row {row:,} on, the half-life that predicts best is {best:,.0f} rows"
 
 
 def weights(facts: Facts, top: int) -> Iterator[str]:

@@ -32,21 +32,11 @@ def test_a_warning_is_one_line():
     assert (found.returncode, found.stderr) == (0, "mixfree: a full disk\n")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["inspect", "no.mixfree"], "there is no file no.mixfree"),
-        (["report", "no.mixfree", "-o", "page.html"], "there is no file no.mixfree"),
-        (["fit", "rows.csv", "--target", "y", "--model", "no/m"], "no"),
-    ],
-)
-def test_a_file_that_is_not_there_is_named(arguments, said, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("command", [["inspect"], ["report", "-o", "page.html"]])
+def test_a_file_that_is_not_there_is_named(command, capsys):
     """It was "[Errno 2] No such file or directory", or no model file."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "rows.csv").write_text("x,y\n" + "1,2\n3,4\n" * 20)
-    assert run(*arguments) == 2
-    error = capsys.readouterr().err
-    assert said in error and "Errno" not in error and error.count("\n") == 1
+    assert run(*command, "no.mixfree") == 2
+    assert capsys.readouterr().err == "mixfree: there is no file no.mixfree\n"
 
 
 def test_an_option_by_the_name_that_it_has_elsewhere(capsys):

@@ -1,23 +1,18 @@
 """Small files for the tests of streams."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
-import pytest
 
-from mixfree.cli import main
 from mixfree.streams import FitPlan, Source, StreamFit, find_files
+from tests.helpers import run_command as run
 
+__all__ = ["fitted", "run", "table", "write"]
 ROWS = 3000
-
-
-def run(*arguments):
-    """Run a command; return its exit code."""
-    with pytest.raises(SystemExit) as ended:
-        main([*map(str, arguments)])
-    return ended.value.code
 
 
 def fitted(data, target, **plan):
@@ -46,8 +41,6 @@ def write(data, path):
     elif path.endswith(".arrow"):
         pa.feather.write_feather(data, path, compression="uncompressed")
     elif path.endswith(".jsonl"):
-        import json
-
         with open(path, "w") as file:
             file.writelines(json.dumps(row) + "\n" for row in data.to_pylist())
     else:

@@ -248,12 +248,6 @@ def test_the_bar_is_shown_before_the_first_batch_is_learnt(tmp_path, capsys, mon
         assert "0/3000" in shown[0]
 
 
-def test_a_fit_prints_in_one_line(csv_model):
-    """Catches the default repr, which is pages long or an address."""
-    shown = repr(StreamFit.load(csv_model))
-    assert shown == "<stream fit: load by exact with squared loss, 5 features, 3,000 rows>"
-
-
 def test_the_gap_of_a_fit_with_little_memory_is_reported(tmp_path, capsys):
     path = write(table(), tmp_path / "d.parquet")
     for memory, gap in (("500", True), ("32MB", False)):

@@ -18,6 +18,7 @@ CONTENT = {
     "nested": {"list": [1, 2.5, None, True, "ü"], "pair": (np.uint8([7]), -math.inf)},
     "exact": 0.1 + 0.2,
     "large": 2**80,
+    "numpy": [np.int64(3), np.bool_(True), np.float32(1.5)],
 }
 
 
@@ -37,21 +38,17 @@ def test_everything_comes_back(path):
         assert found[name].flags.writeable
     assert found["nested"]["list"] == CONTENT["nested"]["list"]
     assert found["nested"]["pair"] == CONTENT["nested"]["pair"]
+    assert [type(each) for each in found["numpy"]] == [int, bool, float]
+    assert found["numpy"] == CONTENT["numpy"]
     assert (found["exact"], found["large"]) == (CONTENT["exact"], CONTENT["large"])
 
 
-def test_any_changed_byte_is_seen(path):
+def test_any_changed_byte_is_seen_and_any_cut(path):
     data = path.read_bytes()
-    for at in np.random.default_rng(0).integers(12, len(data), 40):
-        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
-        with pytest.raises(ValueError, match=r"damaged|cut short"):
-            models.load(path)
-
-
-def test_a_file_cut_anywhere_is_refused(path):
-    data = path.read_bytes()
-    for length in (0, 5, 8, 30, 60, len(data) - 1):
-        path.write_bytes(data[:length])
+    changed = np.random.default_rng(0).integers(12, len(data), 40)
+    damaged = [data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] for at in changed]
+    for found in [*damaged, *(data[:length] for length in (0, 5, 8, 30, 60, len(data) - 1))]:
+        path.write_bytes(found)
         with pytest.raises(ValueError, match=r"damaged|truncated|not a mixfree model"):
             models.load(path)
 
@@ -87,12 +84,3 @@ def test_permissions_are_those_of_any_new_file(path, tmp_path):
     (tmp_path / "plain").touch()
     modes = [stat.S_IMODE(os.stat(each).st_mode) for each in (path, tmp_path / "plain")]
     assert modes[0] == modes[1]
-
-
-def test_scalars_of_numpy_come_back_as_numbers(tmp_path):
-    """Catches a count from an array that cannot be stored, and a NaN stored as text."""
-    content = {"n": np.int64(3), "on": np.bool_(True), "x": np.float32("nan")}
-    models.save(tmp_path / "s", content)
-    found = models.load(tmp_path / "s")
-    assert (found["n"], found["on"], str(found["x"])) == (3, True, "nan")
-    assert [type(each) for each in found.values()] == [int, bool, float]

@@ -36,9 +36,7 @@ def test_resuming_with_more_data_goes_on(files, capsys):
     ("change", "message"),
     [
         ({"first.csv": rows(301, 1)}, "first.csv has 301 rows, but the model has learnt from 300"),
-        ({"first.csv": rows(299, 1)}, "first.csv has 299 rows, but the model has learnt from 300"),
         ({"first.csv": rows(300, 3)}, "first.csv has changed since the model learnt from it"),
-        ({"second.csv": rows(500, 3)}, "second.csv has changed since the model learnt from it"),
         ({"second.csv": rows(500, 2).replace("4,8", "4,9", 1)}, "second.csv has changed since"),
         ({"second.csv": rows(499, 2)}, "the data has 799 rows, but the model has learnt from 800"),
         (

@@ -2,7 +2,6 @@
 
 import io
 import os
-from pathlib import Path
 
 import distributed
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 
 from mixfree.streams import FitPlan, Source, StreamFit, find_files
 from mixfree.streams.fit import spread
-from mixfree.streams.fit.spread import fit_part
 from tests.streams import data as streams
 from tests.streams.data import table, write
 
@@ -182,29 +180,4 @@ def test_a_dask_cluster(data, alone):
     assert threads == 2
     assert parts == len(seen) > 2
     assert seen[-1][0] == 12_000
-    check_same(fit, alone)
-
-
-def fit_part_or_die_once(*part):
-    """Fit a part; the process that first takes the third one is killed."""
-    if part[1] == 2:
-        try:
-            Path(os.environ["DIED_ONCE"]).touch(exist_ok=False)
-        except FileExistsError:
-            return fit_part(*part)
-        os._exit(1)
-    return fit_part(*part)
-
-
-@pytest.mark.slow
-def test_a_worker_of_a_cluster_that_is_killed_is_replaced(data, alone, tmp_path, monkeypatch):
-    """Catches parts that are lost with their worker, and parts that are merged twice."""
-    monkeypatch.setenv("DIED_ONCE", str(tmp_path / "died"))
-    fit, source = begun(data)
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
-        monkeypatch.setattr(spread, "fit_part", fit_part_or_die_once)
-        spread.run_on_cluster(fit, source, cluster.scheduler_address)
-    assert (tmp_path / "died").exists()
     check_same(fit, alone)

@@ -58,6 +58,12 @@ WRONG = {
     "wide.csv": (",".join(f"c{i}" for i in range(20_001)) + "\n", "more than 20,000 columns"),
     "head.csv": ("x" * (1 << 26), "its first line is too long for names of columns"),
     "open.csv": ('y,"a\n' + "1,2\n" * 9, "a quotation mark in the header is not closed"),
+    "quote.csv": ('a,y\n1,2\n3,"' + "4,5\n" * (1 << 22), "or a quotation mark is not closed"),
+    "texts.csv": (
+        "u,y\n" + "1,2\n2,3.5\n" * 6_000 + "off,1\n" * 1_000,
+        "1,000 of 13,000 values of column 'u' are not what its first ones are, the first: ",
+        *("--loss", "squared"),
+    ),
     "twins.csv": ("a,a,y\n1,2,3\n", "2 columns are called 'a'; rename all but one"),
     "same.csv": ("1,1,2\n3,4,5\n", "'1'; if the first line is a row, --no-header names the"),
     "headless.csv": ("1.5,2\n2.5,3\n", "if the first line is a row, --no-header names the"),

@@ -82,31 +82,32 @@ def same(one, other, tolerance=1e-7):
 
 
 @pytest.mark.parametrize(
-    ("seed", "loss"), [(1, "squared"), (2, "squared"), (1, "logistic"), (1, "poisson")]
+    ("seed", "loss", "hashed"),
+    [(1, "squared", 0), (2, "squared", 4), (1, "logistic", 0), (1, "poisson", 0)],
 )
-def test_no_order_of_rows_files_or_merges_changes_columns_or_weights(tmp_path, seed, loss):
+def test_no_order_of_rows_files_or_merges_changes_columns_or_weights(tmp_path, seed, loss, hashed):
     """Fails if the first rows decide on categories, cycles, trends, means of gaps or constants.
 
     Other losses than the squared one keep rows, here all of them.
     """
-    rows = table(seed, loss)
-    whole = fitted(written(tmp_path, [rows]), loss=loss)
+    rows, plan = table(seed, loss), {"loss": loss, "hash_columns": hashed}
+    whole = fitted(written(tmp_path, [rows]), **plan)
     names = whole.model.features
     assert sum(name.startswith("unit=") for name in names) == 29
     hour = "when: 09 h" if loss == "squared" else "when: hour sin"  # as its effect is large
     assert {"when: days", hour, "x: missing", "late: missing", "kind: other"} <= set(names)
     assert ("late=a" in names) != ("late=b" in names)  # the other is the reference
-    assert whole.model.design.left_out == {
-        "No": "row numbers",
-        "site": "constant",
-        "name": "more than 256 different texts; `hash_columns=16` hashes them",
-    }
+    too_many = "more than 256 different texts; `hash_columns=16` hashes them"
+    left_out = {"No": "row numbers", "site": "constant", **({} if hashed else {"name": too_many})}
+    assert whole.model.design.left_out == left_out
+    assert sum(name.startswith("name#") for name in names) == max(hashed - 1, 0)
+    assert whole.learner.columns < 130  # not one per name
     mixed = rows.take(np.random.default_rng(seed).permutation(len(rows)))
-    shuffled = fitted(written(tmp_path, [mixed]), loss=loss)
+    shuffled = fitted(written(tmp_path, [mixed]), **plan)
     same(whole, shuffled)
-    same(whole, fitted(written(tmp_path, cut(rows, 2500)[::-1]), loss=loss))
-    same(whole, merged(written(tmp_path, cut(rows, 1700, 4100)), loss=loss))
-    same(whole, merged(written(tmp_path, cut(mixed, 900, 5000)), loss=loss))
+    same(whole, fitted(written(tmp_path, cut(rows, 2500)[::-1]), **plan))
+    same(whole, merged(written(tmp_path, cut(rows, 1700, 4100)), **plan))
+    same(whole, merged(written(tmp_path, cut(mixed, 900, 5000)), **plan))
     if loss == "squared":  # others have figures of a uniform sample of rows
         r2 = [Facts(fit).metrics["in_sample"]["r2"] for fit in (whole, shuffled)]
         assert r2[0] == pytest.approx(r2[1], rel=1e-9)

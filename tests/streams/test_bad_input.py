@@ -76,12 +76,25 @@ WRONG = {
     "odd.dat": (b"PAR1", "it is a Parquet file: give --format parquet"),
     "p.parquet.gz": ("", "decompress it: only text can be read compressed"),
 }
-WRONG_COLUMNS = {
-    "a,b,y\n1,2,3\n4,5,3\n": "the target 'y' is always 3: there is nothing to learn",
-    "a,b,y\n1,2,no\n4,5,no\n": "only one class",
-    "y\n1\n2\n": "no column to learn from besides the target 'y'",
-    f"a,y\n{DAYS}": "cannot be told apart in the first rows: --dates a=%d/%m/%Y reads",
-}
+# Columns, what is said, and options.
+WRONG_COLUMNS = [
+    ("a,b,y\n1,2,3\n4,5,3\n", "the target 'y' is always 3: there is nothing to learn"),
+    ("a,b,y\n1,2,no\n4,5,no\n", "only one class"),
+    ("y\n1\n2\n", "no column to learn from besides the target 'y'"),
+    (f"a,y\n{DAYS}", "cannot be told apart in the first rows: --dates a=%d/%m/%Y reads"),
+    (
+        "x,y\n" + "".join(f"{n % 7}.5,k{n % 300}\n" for n in range(1_200)),
+        "the target 'y' has 300 classes in the first 1,200 rows, such as 'k0', 'k1', 'k10': "
+        "for a number give --loss squared; more than 50 classes must be given as --set classes",
+    ),
+    ("x,y\n1,red\n2,blue\n", "'y' is text, such as 'blue': --loss logis", "--loss", "squared"),
+    ("x,y\n1,2019-01-01\n2,2019-01-02\n", "'y' is a date (%Y-%m-%d): give another column"),
+    (
+        "x,w,y\n" + 10 * "1,,2.5\n,1,1.5\n4,,3.5\n5,,4.5\n",
+        "all 40 rows were left out (10: 'x' is missing; 30: 'w' is missing)",
+        *("--missing", "skip"),
+    ),
+]
 
 
 @pytest.fixture
@@ -102,11 +115,14 @@ def test_what_is_wrong_with_a_file_is_said_as_it_is(folder, capsys, name):
     assert os.listdir() == [name]
 
 
-@pytest.mark.parametrize("text", WRONG_COLUMNS, ids=range(4))
-def test_columns_from_which_nothing_can_be_learnt(folder, capsys, text):
+@pytest.mark.parametrize("case", WRONG_COLUMNS, ids=range(len(WRONG_COLUMNS)))
+def test_columns_from_which_nothing_can_be_learnt(folder, capsys, case):
+    """Catches a model of no rows, and an error that prints thirty kilobytes of class names."""
+    text, message, *options = case
     Path("d.csv").write_text(text)
-    assert run("fit", "d.csv", "--target", "y", "--model", "m", "-q") == 2
-    assert WRONG_COLUMNS[text] in capsys.readouterr().err
+    assert run("fit", "d.csv", "--target", "y", "--model", "m", "-q", *options) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1 and len(error) < 400
     assert os.listdir() == ["d.csv"]
 
 

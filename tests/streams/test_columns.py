@@ -299,29 +299,6 @@ def test_a_target_of_few_values_has_classes(tmp_path, ending, values, loss, clas
     assert len(said) == (classes is not None and not isinstance(values[0], bool | str))
 
 
-@pytest.mark.parametrize(
-    ("y", "options", "message"),
-    [
-        (
-            [f"k{row % 300}" for row in range(ROWS)],
-            [],
-            "the target 'y' has 300 classes in the first 1,200 rows, such as 'k0', 'k1', 'k10': "
-            "for a number give --loss squared; more than 50 classes must be given as --set classes",
-        ),
-        (["red", "blue"] * 600, ["--loss", "squared"], "'y' is text, such as 'blue': --loss logis"),
-        (["2019-01-01", "2019-01-02"] * 600, [], "'y' is a date (%Y-%m-%d): give another column"),
-        ([*[0, 1] * 599, 0, 2], [], None),
-    ],
-)
-def test_targets_that_are_refused_in_one_line(tmp_path, capsys, y, options, message):
-    """Catches an error that prints thirty kilobytes of class names."""
-    write(pa.table({"x": X, "y": [str(each) for each in y]}), tmp_path / "d.parquet")
-    code = fit(tmp_path / "d.parquet", *options)
-    error = capsys.readouterr().err
-    assert code == (0 if message is None else 2)
-    assert message is None or (message in error and error.count("\n") == 1 and len(error) < 400)
-
-
 def test_a_new_number_among_classes_says_how_to_regress(tmp_path, capsys):
     y = [0, 1] * 6000 + [7]
     write(pa.table({"x": np.arange(12_001) % 5 + 0.5, "y": y}), tmp_path / "d.parquet")
@@ -447,14 +424,6 @@ def test_classes_given_as_numbers_or_truth_values(tmp_path, capsys):
     )
     (tmp_path / "d.csv").write_text("x,y\n1,True\n2,False\n4,True\n")
     assert fit(tmp_path / "d.csv", "--set", "classes=True,False") == 0
-
-
-def test_all_rows_are_left_out(tmp_path, capsys):
-    """Catches a model of no rows, and reasons without their counts."""
-    rows = "".join(f"{i},,{i}.5\n" if i % 4 else f",{i},{i}.5\n" for i in range(40))
-    assert fit(stored(tmp_path, "x,w,y\n" + rows), "--missing", "skip") == 2
-    said = "all 40 rows were left out (10: 'x' is missing; 30: 'w' is missing)"
-    assert said in capsys.readouterr().err
 
 
 def test_columns_that_are_left_out_of_a_pipe(tmp_path, monkeypatch):

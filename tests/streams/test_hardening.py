@@ -8,6 +8,8 @@ import struct
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -125,30 +127,22 @@ def test_states_of_other_shapes_never_reach_a_kernel(method, path, value):
         learner.advance(rows, rows[:, 0])  # memory is compared with the rows that come
 
 
-# Where a model may be written -------------------------------------------------------------------
-
-
 LINKS = ["link", "second name", "pipe", "device"] if POSIX else []
 
 
 @pytest.mark.parametrize("kind", ["input", "text", "folder", *LINKS])
 def test_a_model_takes_the_place_of_a_model_only_and_before_the_pass(folder, capsys, kind):
     """Catches `fit own.csv --model own.csv`, which destroyed the data and exited with 0."""
-    place = Path("m")
-    if kind == "input":
-        place = Path("d.csv")
-    elif kind == "link":
-        place.symlink_to("d.csv")
-    elif kind == "second name":
-        os.link("d.csv", place)
-    elif kind == "text":
-        place.write_text("mine")
-    elif kind == "pipe":
-        os.mkfifo(place)
-    elif kind == "folder":
-        place.mkdir()
-    else:
-        place = Path(os.devnull)
+    place = {"input": Path("d.csv"), "device": Path(os.devnull)}.get(kind, Path("m"))
+    make = {
+        "link": lambda: place.symlink_to("d.csv"),
+        "second name": lambda: os.link("d.csv", place),
+        "text": lambda: place.write_text("mine"),
+        "pipe": lambda: os.mkfifo(place),
+        "folder": place.mkdir,
+    }
+    if kind in make:
+        make[kind]()
     Path("d.csv").write_text(CSV + "x,y,z\n")  # the pass itself would fail
     assert fit("d.csv", "--model", place) == 2
     error = capsys.readouterr().err
@@ -191,29 +185,18 @@ def test_the_second_writer_of_a_model_is_refused_and_a_crash_leaves_no_lock(fold
 
 def test_two_threads_never_have_the_lock_at_once(tmp_path):
     """Catches a lock file that is removed while another thread waits for it, and locked twice."""
-    inside, most, got = [], [], []
+    inside, most = [], []
 
-    def work():
-        for _ in range(200):
-            try:
-                with only_writer(tmp_path / "m"):
-                    inside.append(1)
-                    most.append(len(inside))
-                    inside.pop()
-                    got.append(1)
-            except ValueError:
-                pass
+    def write(_):
+        with suppress(ValueError), only_writer(tmp_path / "m"):
+            inside.append(1)
+            most.append(len(inside))
+            inside.pop()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert max(most) == 1 and got
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, range(800)))
+    assert max(most) == 1
     assert os.listdir(tmp_path) == []
-
-
-# Data -------------------------------------------------------------------------------------------
 
 
 def test_an_arrow_file_that_is_damaged_or_becomes_shorter(tmp_path):
@@ -234,10 +217,8 @@ def test_an_arrow_file_that_is_damaged_or_becomes_shorter(tmp_path):
     source = Source(find_files([whole]))
     source.open(["u", "load"])
     first = source.look(10)
-    os.truncate(whole, 4096)
-    assert (
-        len(first[0].batch.column("u").to_pylist()) == 10
-    )  # were it mapped, the process would end
+    os.truncate(whole, 4096)  # were it mapped, the process would end
+    assert len(first[0].batch.column("u").to_pylist()) == 10
 
 
 def test_files_as_they_are_named_and_linked(folder):

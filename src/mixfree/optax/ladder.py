@@ -26,6 +26,7 @@ class LadderState(NamedTuple):
     totals: jax.Array
     carry: jax.Array
     halves: jax.Array
+    sketched: jax.Array  # the squares of the sketch's coordinates
     squares: Any
     weighted_sum: jax.Array
     origin: jax.Array
@@ -130,6 +131,7 @@ def _ladder(
                 totals=jnp.zeros(LEVELS, kind),
                 carry=jnp.zeros(width, kind),
                 halves=jnp.zeros((LEVELS, width), kind),
+                sketched=jnp.zeros(width, kind),
                 squares=jax.tree.map(jnp.zeros_like, x),
                 weighted_sum=jnp.zeros_like(at),
                 origin=at,
@@ -144,14 +146,18 @@ def _ladder(
     def update(updates: Any, state: LadderState, params: Any = None, **extra: Any) -> Any:
         if params is None:
             raise ValueError("ladder needs the parameters: call update(updates, state, params)")
-        params, good = trees.real_arrays(params), trees.acceptable(updates)
-        if getattr(state.origin, "shape", ()) != (rule.width_of(trees.entries(params), SAMPLE),):
+        params, kind = trees.real_arrays(params), state.scale.lam.dtype
+        entries = trees.entries(params)
+        if getattr(state.origin, "shape", ()) != (rule.width_of(entries, SAMPLE),):
             raise ValueError("state is of other parameters, or of another version of mixfree")
         x = trees.cast_like(params, state.squares)
         x = jax.tree.map(lambda a, e: a + e if e.size else a, x, state.lost)
+        g = trees.cast_like(updates, x)
+        sampled = trees.sample(g, SAMPLE, kind)
+        good = trees.acceptable(sampled if sampled.size == entries else g)
         # A gradient that is not finite counts as 0, and does not count as a step.
-        g = jax.tree.map(lambda a: jnp.where(good, a, 0.0), trees.cast_like(updates, x))
-        steps, kind = state.steps + good, state.scale.lam.dtype
+        sampled, g = jax.tree.map(lambda a: jnp.where(good, a, 0.0), (sampled, g))
+        steps = state.steps + good
         t = steps.astype(kind)
         share = good * rule.newest_share(t)
         after = state._replace(
@@ -161,19 +167,19 @@ def _ladder(
             share = good * newest_weight(str(output), jnp.maximum(t, 1.0))
             after = after._replace(output=towards(state.output, x, share))
         if alpha is None:
-            after = _search(after, g, x, good)
+            after = _search(after, sampled, x, good)
         else:
             rbar = jnp.zeros_like(state.scale.rbar) + alpha
             after = after._replace(scale=state.scale._replace(rbar=rbar))
+        after = _climb(
+            after, trees.sample(sampled if sampled.size == entries else g, WIDTH, kind), block, good
+        )
         lam, rbar = after.scale.lam, after.scale.rbar
-        weighted = jax.tree.map(lambda a: lam.astype(a.dtype) * a, g)
-        squares = jax.tree.map(lambda q, a: q + a**2, state.squares, weighted)
-        # A square of 0 is that of a gradient of 0, and so is u.
-        u = jax.tree.map(lambda a, q: a * jax.lax.rsqrt(q + (q == 0.0)), weighted, squares)
         # Beyond this scale the run diverges, and stops.
         factor = jnp.where(lam > farthest(kind == jnp.float64), 0.0, rbar) / jnp.sqrt(state.kappa)
         factor = factor if output is None else -factor
-        after = _climb(after, lam * jnp.sqrt(t) * trees.sample(u, WIDTH, kind), block, good)
+        pairs = jax.tree.map(lambda q, a: _normalised(q, a, lam), state.squares, g)
+        squares, u = jax.tree.transpose(jax.tree.structure(x), jax.tree.structure((0, 0)), pairs)
         after = after._replace(squares=squares)
         moved = jax.tree.map(lambda a: factor.astype(a.dtype) * a, u)
         if output is None:
@@ -185,19 +191,21 @@ def _ladder(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _search(state: LadderState, g: Any, x: Any, good: jax.Array) -> LadderState:
+def _search(state: LadderState, g: jax.Array, x: Any, good: jax.Array) -> LadderState:
     """Update r̄ and λ, and restart from the mean point if the run has arrived."""
     old, kind = state.scale, state.scale.lam.dtype
     mean = state.mean.average if isinstance(state.mean, AverageState) else state.mean
-    g, x = (trees.sample(tree, SAMPLE, kind) for tree in (g, x))
-    sums, size, along = rule.pull(state.weighted_sum, state.origin, g, x, old.lam)
+    at = trees.sample(x, SAMPLE, kind)
+    sums, size, along = rule.pull(state.weighted_sum, state.origin, g, at, old.lam)
     scale = old._replace(numerator=old.numerator + along)
     _, scale = rule.update_scale(jnp, scale, size, 0.0)
     scale = Scale(*(jnp.where(good, a, b).astype(kind) for a, b in zip(scale, old, strict=True)))
 
     def compare(end: Any) -> Any:
         before, origin, sums, scale = end
-        means = trees.sample(mean, SAMPLE, kind)
+        # Always true, which XLA does not know: it would gather the mean at every step, outside.
+        now = jax.tree.map(lambda a: jnp.where(scale.rbar > 0.0, a, 0.0), mean)
+        means = trees.sample(now, SAMPLE, kind)
         arrived, scale = rule.update_scale(jnp, scale, 0.0, trees.largest(means - before))
         scale = Scale(*(value.astype(kind) for value in scale))
         return means, jnp.where(arrived, means, origin), jnp.where(arrived, 0.0, sums), scale
@@ -207,8 +215,11 @@ def _search(state: LadderState, g: Any, x: Any, good: jax.Array) -> LadderState:
     return state._replace(scale=scale, weighted_sum=sums, origin=origin, before=before)
 
 
-def _climb(state: LadderState, sketched: jax.Array, block: int, good: jax.Array) -> LadderState:
-    """Add the latest sketch to the levels, and update κ at the end of a block."""
+def _climb(state: LadderState, g: jax.Array, block: int, good: jax.Array) -> LadderState:
+    """Add the sketch of λ√t·u to the levels, and update κ at the end of a block."""
+    lam, t = state.scale.lam, state.steps.astype(g.dtype)
+    squares, u = _normalised(state.sketched, g, lam)
+    sketched = lam * jnp.sqrt(t) * u
     whole, carry = state.total + sketched @ sketched, state.carry + sketched
     blocks = state.steps // block
 
@@ -228,7 +239,17 @@ def _climb(state: LadderState, sketched: jax.Array, block: int, good: jax.Array)
 
     levels = (state.halves, state.totals, carry, state.kappa)
     halves, totals, carry, kappa = trees.apply_if((state.steps % block == 0) & good, full, levels)
-    return state._replace(halves=halves, totals=totals, carry=carry, kappa=kappa, total=whole)
+    return state._replace(
+        halves=halves, totals=totals, carry=carry, kappa=kappa, total=whole, sketched=squares
+    )
+
+
+def _normalised(squares: jax.Array, g: jax.Array, lam: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return Q + (λ g)², and u = λ g/√Q."""
+    weighted = lam.astype(g.dtype) * g
+    squares = squares + weighted**2
+    # A square of 0 is that of a gradient of 0, and so is u.
+    return squares, weighted * jax.lax.rsqrt(squares + (squares == 0.0))
 
 
 def _rounded(p: jax.Array, x: jax.Array, moved: jax.Array, lost: jax.Array) -> Any:

@@ -107,8 +107,7 @@ def _check_arrays(
     for name, value in (("rows", rows), ("targets", targets)):
         if np.asarray(value).dtype.kind not in "biuf":
             raise ValueError(f"{name} must hold real numbers, not {np.asarray(value).dtype}")
-    x: Array = np.ascontiguousarray(rows, dtype=opt.x.dtype)
-    y: Array = np.ascontiguousarray(targets, dtype=opt.x.dtype)
+    x, y = (np.ascontiguousarray(each, dtype=opt.x.dtype) for each in (rows, targets))
     if x.ndim != 2:
         raise ValueError(f"rows must be a matrix, not shape {x.shape}")
     if y.shape != (x.shape[0],):

@@ -6,6 +6,7 @@ from typing import Any, Self, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from mixfree.base.arithmetic import Array, one_thread
 from mixfree.base.checks import check_whole, shown
@@ -184,17 +185,7 @@ class ExactLearner:
         vars(self).update(_fit=fit, _ahead=ahead)  # both or neither, also after Ctrl-C
 
     def grow(self, columns: int) -> None:
-        """Add columns, so that there are ``columns``; they were 0 in all rows so far.
-
-        Examples
-        --------
-        >>> learner = ExactLearner(Squared(), 1)
-        >>> learner.advance(np.array([[0.0], [1.0]]), np.array([1.0, 3.0]))
-        >>> learner.grow(2)
-        >>> learner.advance(np.array([[1.0, 1.0]]), np.array([7.0]))
-        >>> learner.weights.round(6)
-        array([[2., 4., 1.]])
-        """
+        """Add columns, so that there are ``columns``; they were 0 in all rows so far."""
         columns = check_whole(columns, "columns", least=self.columns)
         grown = self.placed(np.arange(self.columns), columns)
         vars(self).update(vars(grown))
@@ -205,23 +196,24 @@ class ExactLearner:
         The other columns were 0 in all rows so far. Learners of different columns can be merged
         once each is placed among the columns of both.
         """
-        return self._mapped(ColumnMap.placing(places, columns))
+        every = sparse.eye_array(columns, format="csr")
+        return self.mapped(every[np.asarray(places, dtype=np.intp)])
 
+    @one_thread
     def mapped(self, matrix: Any) -> Self:
         """Return a learner of the rows ``z @ matrix`` for all rows z of this one.
 
         Exact for the squared loss. Test-then-train losses of half-lives stay those of this
         learner's columns. Columns of the matrix, dense or sparse, that select one of this learner's
         columns, or are 0, cost next to nothing.
-
-        Examples
-        --------
-        >>> learner = ExactLearner(Squared(), 2)
-        >>> learner.advance(np.array([[0.0, 1.0], [1.0, 1.0], [2.0, 0.0]]), np.array([1.0, 2, 2]))
-        >>> learner.mapped([[1.0], [1.0]]).weights.round(6) + 0.0  # of the sum of both columns
-        array([[1., 0.]])
         """
-        return self._mapped(ColumnMap(matrix))
+        change = ColumnMap(matrix)
+        if change.before != self.columns:
+            raise ValueError(f"a map of {self.columns} columns is needed, not of {change.before}")
+        twin = copy.copy(self)
+        twin._fit = self._fit.mapped(change)
+        twin._ahead = None if self._ahead is None else self._ahead.mapped(change)
+        return twin
 
     @one_thread
     def solved(self, matrices: Sequence[Any]) -> list[tuple[Array, float]] | None:
@@ -229,28 +221,17 @@ class ExactLearner:
 
         Cheaper, since intervals are not prepared. None for other losses than the squared one.
         """
-        fit = self._remembering("weights of mapped columns need")
+        fit = self._fit
         return fit.solved([*map(ColumnMap, matrices)]) if isinstance(fit, SquaredFit) else None
 
     @one_thread
     def determined(self, matrix: Any) -> Array:
         """Return which columns of :meth:`mapped` are combinations of those before them."""
-        fit = self._remembering("dependence of columns needs")
-        return dependent(fit.columns_alone().mapped(ColumnMap(matrix)).scatter)
+        return dependent(self._fit.columns_alone().mapped(ColumnMap(matrix)).scatter)
 
     def column_sums(self) -> Array:
         """Return the sum of each column over all rows, which must have no weights."""
-        return self._remembering("sums of columns need").column_sums()
-
-    @one_thread
-    def _mapped(self, change: ColumnMap) -> Self:
-        if change.before != self.columns:
-            raise ValueError(f"a map of {self.columns} columns is needed, not of {change.before}")
-        twin = copy.copy(self)
-        twin._fit = self._fit.mapped(change)
-        if self._ahead is not None:
-            twin._ahead = self.ahead.mapped(change)
-        return twin
+        return self._fit.column_sums()
 
     def mean_squares(self, weights: Array) -> tuple[float, float] | None:
         """Return the mean squares of the errors of ``weights`` and of the mean; None if unknown."""

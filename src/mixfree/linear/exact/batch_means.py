@@ -26,13 +26,7 @@ QUARTERS = 4  # parts of the stream between which a change is looked for
 RANK = 1e-9  # relative variance below which a combination of weights is 0 by construction
 WATCHED_FROM = 1000  # rows at which anytime intervals are narrowest, relative to others
 
-
-class Level(NamedTuple):
-    """Blocks of one length: the sum of squares of their scores, and their number."""
-
-    length: int
-    squares: float
-    blocks: int
+Levels = dict[int, tuple[float, int]]  # by length of blocks: squares of their scores, their number
 
 
 class Wald(NamedTuple):
@@ -54,28 +48,23 @@ class BlockSquares:
     >>> squares = BlockSquares(lambda scores: float(np.vdot(scores, scores)))
     >>> squares.add(np.ones(5))
     >>> squares.levels
-    [Level(length=1, squares=5.0, blocks=5), Level(length=2, squares=8.0, blocks=2), ...]
+    {1: (5.0, 5), 2: (8.0, 2), 4: (16.0, 1)}
     """
 
     def __init__(self, size_of: Callable[[Array], float]) -> None:
         self._size_of = size_of
-        self.levels: list[Level] = []
-        self._odd: dict[int, Array] = {}  # by level, a block without a neighbour yet
+        self.levels: Levels = {}
+        self._odd: dict[int, Array] = {}  # by length, a block without a neighbour yet
 
-    def add(self, scores: Array) -> None:
-        """Add the scores of the next rows."""
-        level = 0
-        while len(scores):
-            if level == len(self.levels):
-                self.levels.append(Level(1 << level, 0.0, 0))
-            squares, blocks = self.levels[level][1:]
-            now = Level(1 << level, squares + self._size_of(scores), blocks + len(scores))
-            self.levels[level] = now
-            scores = np.concatenate([self._odd.get(level, scores[:0]), scores])
-            even = len(scores) // 2 * 2
-            self._odd[level] = scores[even:]
-            scores = pair_sums(scores)
-            level += 1
+    def add(self, scores: Array, length: int = 1) -> None:
+        """Add the scores of the next rows, or of blocks of so many."""
+        if not len(scores):
+            return
+        squares, blocks = self.levels.get(length, (0.0, 0))
+        self.levels[length] = squares + self._size_of(scores), blocks + len(scores)
+        scores = np.concatenate([self._odd.get(length, scores[:0]), scores])
+        self._odd[length] = scores[len(scores) // 2 * 2 :]
+        self.add(pair_sums(scores), 2 * length)
 
     def interrupt(self) -> None:
         """Mark a gap: the next rows do not follow the previous ones."""
@@ -102,7 +91,7 @@ class BatchMeans(ABC):
 
     @cached_property
     @abstractmethod
-    def _levels(self) -> list[Level]:
+    def _levels(self) -> Levels:
         """Squares of the scores of single rows, and of blocks of kept rows."""
 
     @cached_property
@@ -238,21 +227,20 @@ class BatchMeans(ABC):
         Short blocks come from kept rows, long ones from the batches. For a long stream, nothing
         is known about the lengths in between.
         """
-        found = {level.length: level for level in self._levels}
-        if not found or found[1].blocks < MIN_BATCHES:
+        found, batch, joined = self._levels.copy(), self._length, self._scores
+        total, rows = found.get(1, (0.0, 0))
+        if rows < MIN_BATCHES:
             return Profile(np.zeros(0, dtype=int), np.zeros(0), np.zeros(0, dtype=int))
-        one = found[1].squares / found[1].blocks
-        batch, joined = self._length, self._scores
         while len(joined) >= MIN_BATCHES:
             # Batches cover the whole stream, kept rows only a part of it.
             rest = self._unexplained * batch * len(joined)
-            found[batch] = Level(batch, self._size_of(joined) + rest, len(joined))
+            found[batch] = self._size_of(joined) + rest, len(joined)
             joined, batch = pair_sums(joined), 2 * batch
-        known = [level for _, level in sorted(found.items()) if level.blocks >= MIN_BATCHES]
+        known = [(each, *found[each]) for each in sorted(found) if found[each][1] >= MIN_BATCHES]
         lengths, squares, blocks = map(np.array, zip(*known, strict=True))
         # The fit makes all scores sum to 0, which removes the variance of one block.
-        each = one * (1.0 - lengths / self._rows)
-        inflation = squares / blocks / lengths / each if one > 0.0 else np.ones(len(known))
+        each = total / rows * (1.0 - lengths / self._rows)
+        inflation = squares / blocks / lengths / each if total > 0.0 else np.ones(len(known))
         return Profile(lengths, inflation, blocks)
 
     @property

@@ -20,7 +20,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.equal_batches import EqualBatches
-from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares, Level
+from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares, Levels
 from mixfree.linear.exact.blocks import Chunk
 from mixfree.linear.exact.solve import Solution
 from mixfree.linear.exact.sums import Sums, stacked
@@ -172,7 +172,7 @@ class Inference(BatchMeans):
         return np.broadcast_to(self._constant, self._slopes.shape)
 
     @cached_property
-    def _levels(self) -> list[Level]:
+    def _levels(self) -> Levels:
         squares, equal, rows = BlockSquares(self._size_of), 0.0, 0
         for window in self._windows:
             scores = self._window_scores(window)
@@ -187,7 +187,7 @@ class Inference(BatchMeans):
         # The errors of kept rows may be larger or smaller than those of all rows: by how much is
         # known as far as errors vary equally within each batch and each window.
         ratio = rows * self._if_equal / equal
-        return [each._replace(squares=ratio * each.squares) for each in squares.levels]
+        return {n: (ratio * size, blocks) for n, (size, blocks) in squares.levels.items()}
 
     @property
     def _if_equal(self) -> float:

@@ -4,7 +4,6 @@ import math
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from mixfree.base.arithmetic import MAX_VALUE, Array
@@ -23,8 +22,6 @@ class ColumnMap:
     >>> change = ColumnMap([[0.0, 1.0, 2.0], [0.0, 0.0, 1.0]])
     >>> change.rows(np.array([[3.0, 4.0]]))
     array([[ 0.,  3., 10.]])
-    >>> ColumnMap.placing([2, 0], 4).rows(np.array([[3.0, 4.0]]))
-    array([[4., 0., 3., 0.]])
     """
 
     def __init__(self, matrix: Any) -> None:
@@ -33,19 +30,6 @@ class ColumnMap:
             raise ValueError("the map of columns must be a matrix of finite numbers up to 1e75")
         t.eliminate_zeros()
         self.before, self.after = t.shape
-
-    @classmethod
-    def placing(cls, places: npt.ArrayLike, columns: int) -> Self:
-        """Return the map that puts column i at ``places[i]`` of so many, the others being 0."""
-        to = np.asarray(places)
-        if to.ndim != 1 or (to.size and to.dtype.kind not in "iu"):
-            raise ValueError(f"places must be a list of whole numbers, not {to.dtype} {to.shape}")
-        if to.size and (to.min() < 0 or to.max() >= columns):
-            raise ValueError(f"places must lie in 0, …, {columns - 1}, not {to.tolist()}")
-        if len(np.unique(to)) < len(to):
-            raise ValueError("places must differ: two columns cannot be put at one place")
-        ones = np.ones(len(to)), (np.arange(len(to)), to)
-        return cls(sparse.coo_array(ones, shape=(len(to), columns)))
 
     @property
     def places(self) -> bool:

@@ -34,12 +34,7 @@ def functions(loss: Family, before: Array, targets: Array) -> Array:
 class ControlVariates:
     """Standardised sums over all rows of a stream, minus those over a sample of its rows.
 
-    Parameters
-    ----------
-    rows
-        The sample, in standard units.
-    total
-        Sums of all rows that the sample was drawn from.
+    ``rows`` are the sample, and ``total`` has the sums of the rows that it was drawn from.
     """
 
     def __init__(self, rows: Rows, total: Sums) -> None:

@@ -48,16 +48,11 @@ class GlmFit(Fit):
     .. math:: \sum_i \omega_i \big( \ell(w^\top x_i + b, y_i) + \tfrac12 \lambda \|w\|^2 \big) .
 
     The result does not depend on how the rows are chunked. Once the stream exceeds the memory, it
-    depends on which rows the seed keeps; :meth:`gap` estimates by how much. If λ is not given and
-    the weights cannot be estimated, all slopes get a ridge that the rows make probable
-    (:attr:`ridge`): if a class has fewer kept rows than weights, if classes can be separated, or if
-    the kept rows do not hold back the sums.
-
-    The robust loss is not convex: the fit is the minimum that Newton's method finds from the fit
-    with Huber's loss of the same width.
+    depends on which rows the seed keeps, by about the gap of its :attr:`inference`.
 
     ``l2`` is λ, for weights in the units of the rows; by default it is 1e-8 for standardised
-    columns, too little to be noticed. ``memory`` is a number of rows, at least 3 per column, or
+    columns, too little to be noticed, or the :attr:`ridge` where weights cannot be estimated
+    (:meth:`mixfree.linear.glm.problem.Problem.solved_with_ridge`). ``memory`` is a number of rows, at least 3 per column, or
     bytes; the sums take another 8·columns² bytes for each of 16 to 64 batches.
 
     Examples

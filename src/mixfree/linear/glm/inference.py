@@ -16,7 +16,7 @@ from scipy import linalg, special
 
 from mixfree.base.arithmetic import Array, norm, one_thread
 from mixfree.base.equal_batches import EqualBatches
-from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares, Level, pair_sums
+from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares, Levels, pair_sums
 from mixfree.linear.exact.sums import Sums
 from mixfree.linear.glm.control_variates import ERROR_DRAWS
 from mixfree.linear.glm.newton import Point, zero_sums
@@ -158,7 +158,7 @@ class GlmInference(BatchMeans):
         return self._size_of(self._sampling_errors) / rows.factor**2 / max(len(rows.sample), 1)
 
     @cached_property
-    def _levels(self) -> list[Level]:
+    def _levels(self) -> Levels:
         squares = BlockSquares(lambda white: float(np.vdot(white, white)))
         ridge = self._white(self._point.objective.penalty * self._point.theta)
         rows = self._problem.rows
@@ -166,7 +166,7 @@ class GlmInference(BatchMeans):
             white = self._slopes[part, :, None] * self._white(x)[:, None, :]
             squares.add(white + rows.shares[part, None, None] / rows.factor * ridge)
         # The kept rows of a long stream are not consecutive.
-        return squares.levels if self._batches is None else squares.levels[:1]
+        return squares.levels if self._batches is None else {1: squares.levels[1]}
 
     def _white(self, vectors: Array) -> Array:
         """Return vectors whose inner products are those in the metric of the fit."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -97,6 +96,7 @@ class Rows:
         shifted = settings.loss.of_residuals and settings.intercept and len(sample)
         self.shift = float(np.median(sample.targets)) if shifted else 0.0
         self.targets = sample.targets - self.shift
+        self._stored: list[tuple[Array, slice]] | None = None  # slabs that are not too large
 
     def _moments(self) -> tuple[Array, Array]:
         """Return the weighted mean and deviation of the sample's columns."""
@@ -119,16 +119,13 @@ class Rows:
     @property
     def slabs(self) -> Iterable[tuple[Array, slice]]:
         """Standardised rows, a few at a time, and their places in the sample."""
-        return self._cut() if self._stored is None else self._stored
-
-    @cached_property
-    def _stored(self) -> list[tuple[Array, slice]] | None:
-        """All slabs if they are not too large."""
-        few = len(self.sample) * self.shape[1] <= MAX_CACHED_VALUES
-        return list(self._cut()) if few else None
-
-    def _cut(self) -> Iterator[tuple[Array, slice]]:
-        return ((self.standardised(self.sample.rows[part]), part) for part in self._parts)
+        if self._stored is not None:
+            return self._stored
+        cut = ((self.standardised(self.sample.rows[part]), part) for part in self._parts)
+        if len(self.sample) * self.shape[1] > MAX_CACHED_VALUES:
+            return cut
+        self._stored = list(cut)
+        return self._stored
 
     def standardised(self, rows: Array) -> Array:
         """Standardise rows, and append a 1 for an intercept."""

@@ -1,12 +1,10 @@
 """Copies of an estimator continue with the same bits, and refused input changes nothing."""
 
 import copy
-import io
 import itertools
 import pickle
 import sys
 
-import joblib
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -19,17 +17,9 @@ from tests.linear.test_every_fit_reloads import frozen
 ROWS = 24
 
 
-def by_joblib(model):
-    file = io.BytesIO()
-    joblib.dump(model, file)
-    file.seek(0)
-    return joblib.load(file)
-
-
 COPIES = {
     "deepcopy": copy.deepcopy,
     "pickle": lambda model: pickle.loads(pickle.dumps(model)),
-    "joblib": by_joblib,
 }
 
 
@@ -57,19 +47,6 @@ def test_copies_at_every_sample_go_on_with_the_same_bits(method, sparse):
             models[name] = COPIES[name](models[name]) if name else models[name]
     weights = {name: model.coef_.tobytes() for name, model in models.items()}
     assert set(weights.values()) == {weights[None]}, weights.keys()
-
-
-@pytest.mark.parametrize("name", COPIES)
-@pytest.mark.parametrize("columns", [[0, 1, 2], [0, 0, 1]], ids=["plain", "dependent"])
-def test_a_model_that_has_answered_can_be_copied(name, columns):
-    """Catches a solution that keeps a local function, which cannot be pickled: by its Cholesky
-    factor, or by eigenvectors where columns depend on each other."""
-    x, y = data(sparse=False)
-    model = StreamRegressor().fit(x[:, columns], y)
-    answers, errors = model.predict(x[:, columns]), model.bse_
-    again = COPIES[name](model)
-    assert np.array_equal(again.predict(x[:, columns]), answers)
-    assert np.array_equal(again.bse_, errors, equal_nan=True)
 
 
 @pytest.mark.parametrize("kind", ["another method", "a label less", "another width", "no learner"])

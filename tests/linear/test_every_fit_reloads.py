@@ -10,9 +10,7 @@ import mixfree as mf
 from mixfree.core.optimizer import GradientRefused
 from mixfree.linear.losses import Huber
 from mixfree.sklearn import StreamClassifier, StreamRegressor
-from mixfree.streams import StreamFit
 from tests.helpers import needed
-from tests.helpers import run_command as run
 
 CLASSES = {"logistic": 2, "softmax": 3}
 EXACT = {
@@ -31,10 +29,6 @@ EXACT = {
 STEPS = {name: {"method": name, "options": needed(name, 4) or None} for name in mf.methods()}
 STEPS |= {f"{name}, memory": {"method": name, "memory": 64} for name in ("ladder", "mag")}
 STEPS |= {f"{name}, sparse": {"method": name} for name in ("ladder", "mag")}
-LOSSES = {
-    f"ladder, {loss}": {"method": "ladder", "loss": loss if loss in ("huber", "robust") else None}
-    for loss in ("huber", "robust", "logistic", "softmax")
-}
 
 
 def column(rng, t):
@@ -121,10 +115,10 @@ def check(name, settings, seed):
         first = {}
 
 
-@pytest.mark.parametrize("name", [*EXACT, *STEPS, *LOSSES])
+@pytest.mark.parametrize("name", [*EXACT, *STEPS])
 def test_every_fit_reloads(name):
     """Squares that rounding made negative, and scalars that came back as arrays."""
-    settings = {**EXACT, **STEPS, **LOSSES}[name]
+    settings = {**EXACT, **STEPS}[name]
     for seed in range(7 if name in EXACT and "softmax" not in name else 2):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -134,22 +128,3 @@ def test_every_fit_reloads(name):
 def test_a_fit_of_a_loss_without_curvature_reloads():
     """A metric that only convex losses have: this stream ended in an AssertionError."""
     check("robust, memory", EXACT["robust, memory"], seed=104)
-
-
-def test_a_file_of_minutes_with_a_weekday_is_fitted_read_and_resumed(tmp_path):
-    """A weekday is constant for 1,440 rows: its squares became negative, and nothing could open
-    the model."""
-    rng, minute = np.random.default_rng(0), np.arange(20_000)
-    day, load = minute // 1440 % 7, rng.standard_normal(20_000).round(3)
-    lines = [f"{d},{m},{each}\n" for d, m, each in zip(day * 0.1, minute, load, strict=True)]
-    data, model = tmp_path / "d.csv", tmp_path / "m"
-    data.write_text("weekday,minute,load\n" + "".join(lines[:-100]))
-    fit = ("fit", data, "--target", "load", "--model", model, "-q")
-    assert (
-        run(*fit) == run("inspect", model) == run("report", model, "-o", tmp_path / "r.html") == 0
-    )
-    assert run("predict", model, data, "-o", tmp_path / "p.csv") == 0
-    with data.open("a") as file:
-        file.writelines(lines[-100:])
-    assert run(*fit, "--resume") == 0
-    assert StreamFit.load(model).used == 20_000

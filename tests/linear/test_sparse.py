@@ -184,16 +184,6 @@ def test_a_few_rows_that_are_refused_leave_no_trace(output, start, loss, columns
     assert pickle.dumps(learner.state_dict()) == pickle.dumps(other.state_dict())
 
 
-def test_a_million_columns_cost_no_more_than_the_non_zeros():
-    """Weights of columns never seen stay exactly zero, and the seen ones are right."""
-    rows, targets = data()
-    far = csr_array((rows.data, rows.indices * 16_000, rows.indptr), shape=(ROWS, 10**6))
-    run = SparseLinear(mf.Ladder(np.zeros(10**6), first=FIRST), Squared())
-    run.advance(far, targets)
-    assert np.count_nonzero(run.average) <= COLUMNS
-    assert np.var(far @ run.average - targets) < 0.5 * np.var(targets)
-
-
 def test_duplicates_in_a_row_are_summed():
     twice = csr_array((np.ones(4), np.array([1, 1, 0, 2]), np.array([0, 2, 4])), shape=(2, 3))
     once = csr_array(np.array([[0.0, 2.0, 0.0], [1.0, 0.0, 1.0]]))

@@ -88,8 +88,12 @@ class Family(Loss):
     def best_constant(self, targets: Array, weights: Array | None = None) -> Array:
         """Return the constant prediction of the least mean loss, one row per output.
 
-        By default it is the minimum beside the best quantile.
+        By default it is the minimum beside the best quantile, or the logarithm of the classes'
+        frequencies, where an absent one counts as half a row.
         """
+        if (counts := self.class_counts(targets, weights)) is not None:
+            found = np.log(np.maximum(counts, 0.5))[:, None]
+            return found if self.outputs > 1 else np.diff(found, axis=0)
 
         def mean_loss(constant: float) -> float:
             return float(np.average(self.value(constant, targets), weights=weights))
@@ -97,8 +101,8 @@ class Family(Loss):
         guesses = np.quantile(targets, np.linspace(0.0, 1.0, QUANTILES))
         best = int(np.argmin([*map(mean_loss, guesses)]))
         ends = guesses[max(best - 1, 0)], guesses[min(best + 1, QUANTILES - 1)]
-        found = optimize.minimize_scalar(mean_loss, bounds=ends, options={"xatol": 0.0})
-        return np.array([[found.x]])
+        least = optimize.minimize_scalar(mean_loss, bounds=ends, options={"xatol": 0.0})
+        return np.array([[least.x]])
 
 
 @dataclass(frozen=True)
@@ -150,10 +154,6 @@ class Logistic(Family):
     def class_counts(self, targets: Array, weights: Array | None = None) -> Array:
         """Return the rows of both classes, or the sum of their weights."""
         return np.bincount((targets > 0.0).astype(np.int64), weights, minlength=2)
-
-    def best_constant(self, targets: Array, weights: Array | None = None) -> Array:
-        """Return the log-odds of the frequencies, where an absent class counts as half a row."""
-        return np.diff(np.log(np.maximum(self.class_counts(targets, weights), 0.5)))[:, None]
 
 
 @dataclass(frozen=True)
@@ -273,11 +273,6 @@ class Softmax(Family):
     def class_counts(self, targets: Array, weights: Array | None = None) -> Array:
         """Return the rows of each class, or the sum of their weights."""
         return np.bincount(targets.astype(np.int64), weights, minlength=self.classes)
-
-    def best_constant(self, targets: Array, weights: Array | None = None) -> Array:
-        """Return logarithms of the frequencies, where an absent class counts as half a row."""
-        found: Array = np.log(np.maximum(self.class_counts(targets, weights), 0.5))[:, None]
-        return found
 
 
 @dataclass(frozen=True)

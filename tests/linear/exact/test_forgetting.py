@@ -186,16 +186,6 @@ def test_half_life_is_checked(wrong):
         Forgetting(2, half_life=wrong)
 
 
-def test_a_wrong_state_is_refused():
-    x, y = stream(3000)
-    forgetting = added(x, y)
-    for name, spoil in (("products", lambda a: a[:-1]), ("errors", lambda a: a * np.nan)):
-        state = forgetting.plain()
-        state[name] = spoil(state[name])
-        with pytest.raises(ValueError, match="does not fit"):
-            forgetting.restored(state, "sums")
-
-
 def test_a_new_origin_changes_no_prediction(monkeypatch):
     """Catches weights in force that are converted to the new origin with the wrong sign."""
     x, y = stream(3 * ROWS_PER_ORIGIN)

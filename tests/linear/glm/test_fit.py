@@ -1,10 +1,8 @@
 """One-pass fits of logistic, softmax, Huber and robust losses."""
 
-import itertools
-
 import numpy as np
 import pytest
-from scipy import optimize, sparse
+from scipy import optimize
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
 from sklearn.metrics import log_loss
@@ -13,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 from mixfree.linear.glm.fit import GlmFit
 from mixfree.linear.glm.newton import Objective, Point
-from mixfree.linear.glm.problem import SHARE_OF_RIDGE, Problem
+from mixfree.linear.glm.problem import SHARE_OF_RIDGE
 from mixfree.linear.glm.rows import rows_of
 from mixfree.linear.losses import Huber, Logistic, Poisson, Robust, Softmax, Squared, predictions
 
@@ -86,20 +84,21 @@ def gain_lost(x, y, weights, best):
 
 @pytest.mark.parametrize("l2", [1e-4, 0.3])
 @pytest.mark.parametrize("loss", [Logistic(), Poisson()], ids=str)
-def test_all_rows_kept_is_scikit_learns_fit_to_rounding(loss, l2):
+@pytest.mark.parametrize("intercept", [True, False])
+def test_all_rows_kept_is_scikit_learns_fit_to_rounding(loss, l2, intercept):
     """Catches a penalised intercept, and a search that ends a step too early: 1e-6 off."""
     for seed in range(6):
         x, y = logistic(2_000, seed=seed)
         x = x * [1.0, 10.0, 0.1, 1.0, 3.0] + [0.0, 5.0, 0.0, -2.0, 0.0]
-        exact = {"solver": "newton-cholesky", "tol": 1e-12}
+        exact = {"solver": "newton-cholesky", "tol": 1e-12, "fit_intercept": intercept}
         theirs = LogisticRegression(C=1 / (len(y) * l2), **exact)
         if loss == Poisson():
             theirs = PoissonRegressor(alpha=l2, **exact)
             y = np.random.default_rng(seed).poisson(np.exp(0.3 * x[:, 0] + 0.1 * y)).astype(float)
         theirs.fit(x, y)
-        ours = fitted(loss, x, y, chunk=300, l2=l2).weights()[0]
-        size = np.append(x.std(axis=0), 1.0)  # so that weights are standardised
-        wanted = np.append(theirs.coef_, theirs.intercept_) * size
+        ours = fitted(loss, x, y, chunk=300, l2=l2, intercept=intercept).weights()[0]
+        size = np.append(x.std(axis=0), 1.0)[: len(ours)]  # so that weights are standardised
+        wanted = np.append(theirs.coef_, theirs.intercept_)[: len(ours)] * size
         np.testing.assert_allclose(ours * size, wanted, rtol=0, atol=1e-8 * np.abs(wanted).max())
 
 
@@ -360,28 +359,11 @@ def test_many_classes_take_few_products_to_scikit_learns_minimum(monkeypatch):
     assert ours <= objective(Softmax(60), other, x, y) * (1.0 + 1e-9)
 
 
-def test_no_intercept_fits_through_the_origin():
+def test_sums_beyond_the_memory_without_an_intercept():
     x, y = logistic(3_000)
     x = x + 2.0
-    best = fitted(Logistic(), x, y, intercept=False).weights()
-    theirs = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-10).fit(x, y)
-    np.testing.assert_allclose(best, theirs.coef_, atol=1e-4)
     some = fitted(Logistic(), x, y, memory=600, intercept=False)
     assert lost(Logistic(), some, x, y) < 5e-5
-
-
-@pytest.mark.parametrize("loss", DATA, ids=str)
-def test_merged_fits_are_as_good_as_one_in_any_order(loss):
-    x, y = DATA[loss]
-    cuts = (0, 2_500, 2_900, 3_000, 6_000)  # parts longer and shorter than the memory
-    for order in ((0, 1, 2, 3), (3, 2, 1, 0)):
-        parts = [fitted(loss, x[a:b], y[a:b], memory=600) for a, b in itertools.pairwise(cuts)]
-        total = parts[order[0]]
-        for place in order[1:]:
-            total.merge(parts[place])
-        assert lost(loss, total, x, y) < 3 * total.inference.gap.upper
-        total.add(x[:100], y[:100])
-        assert total.samples == 6_100
 
 
 def test_a_fit_is_not_merged_with_another_kind():
@@ -434,16 +416,6 @@ def test_a_state_that_does_not_fit_is_refused_whole():
             fit.restored(each, "fit")
 
 
-def test_sparse_and_single_precision_rows_are_the_same_rows():
-    x, y = (each[:3_000] for each in DATA[Logistic()])
-    x = np.where(np.abs(x) > 1.0, x, 0.0).astype(np.float32)
-    dense = fitted(Logistic(), x.astype(float), y, memory=600).weights()
-    for rows in (x, sparse.csr_array(x)):
-        fit = GlmFit(Logistic(), 5, memory=600)
-        fit.add(rows, y)
-        np.testing.assert_array_equal(fit.weights(), dense)
-
-
 @pytest.mark.parametrize("options", [{"l2": -1.0}, {"seed": -1}, {"loss": Squared()}], ids=str)
 def test_wrong_arguments_are_named(options):
     with pytest.raises(ValueError, match=next(iter(options))):
@@ -475,22 +447,16 @@ def test_the_bound_of_the_gap_holds_in_most_runs():
 
 def test_few_rows_that_a_plane_separates_are_known_to_say_little():
     """A fit that trusts the kept rows' own losses has a bound of 0.000 and loses 0.1 to 1."""
-    held, lots = [], []
+    held = []
     for seed in range(20):
         rng = np.random.default_rng(seed)
         x = rng.normal(size=(6_000, 30))
         y = np.sign(x @ rng.normal(size=30) + rng.logistic(size=6_000))
         whole, fit = (fitted(Logistic(), x, y, memory=rows, seed=seed) for rows in (6_000, 200))
-        trusting = Problem.of(fit.settings, fit._rows(), 6_000, fit._total)
-        weights = trusting.weights(trusting.solved(None))
         best = objective(Logistic(), whole.weights(), x, y)
-        lost, trusted = (objective(Logistic(), w, x, y) - best for w in (fit.weights(), weights))
+        lost = objective(Logistic(), fit.weights(), x, y) - best
         assert fit.inference.gap.estimate < fit.inference.gap.upper
-        assert lost < trusted
-        lots.append((lost, trusted))
         held.append(lost < fit.inference.gap.upper)
-    lost, trusted = np.mean(lots, axis=0)
-    assert lost < 0.1 * trusted
     # Of 20 runs with 95 % each, 16 or fewer hold with probability 0.016.
     assert sum(held) >= 17
 

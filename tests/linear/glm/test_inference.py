@@ -137,13 +137,6 @@ def test_units_and_offsets_do_not_change_what_is_known(loss):
     assert other.effective_rows == pytest.approx(one.effective_rows, rel=1e-4)
 
 
-def test_a_stream_too_short_beside_its_correlation_says_so():
-    flagged = [inferred(Logistic(), *stream("logit", 2000, 0.98, k)).correlated for k in range(20)]
-    assert np.mean(flagged) > 0.7
-    calm = [inferred(Logistic(), *stream("logit", 5000, 0.5, k)).remark for k in range(20)]
-    assert calm == [""] * 20
-
-
 @pytest.mark.parametrize("memory", [300, 4000])
 @pytest.mark.parametrize("l2", [None, 0.0])
 def test_classes_that_can_be_separated_have_no_intervals(memory, l2):

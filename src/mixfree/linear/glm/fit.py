@@ -51,9 +51,9 @@ class GlmFit(Fit):
     depends on which rows the seed keeps, by about the gap of its :attr:`inference`.
 
     ``l2`` is λ, for weights in the units of the rows; by default it is 1e-8 for standardised
-    columns, too little to be noticed, or the :attr:`ridge` where weights cannot be estimated
-    (:meth:`mixfree.linear.glm.problem.Problem.solved_with_ridge`). ``memory`` is a number of rows, at least 3 per column, or
-    bytes; the sums take another 8·columns² bytes for each of 16 to 64 batches.
+    columns, too little to be noticed, or the :attr:`ridge` where weights cannot be estimated.
+    ``memory`` is a number of rows, at least 3 per column, or bytes; the sums take another
+    8·columns² bytes for each of 16 to 64 batches.
 
     Examples
     --------

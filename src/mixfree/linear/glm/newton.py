@@ -129,10 +129,7 @@ class Point:
         blocks = np.zeros((outputs, size, size))
         for x, shares, bend in self._slabs:
             factor = bend * shares if outputs == 1 else bend * (1.0 - bend) * shares
-            if outputs > size:  # one product of matrices is faster than many small ones
-                pairs = (x[:, :, None] * x[:, None, :]).reshape(len(x), -1)
-                blocks += (factor.T @ pairs).reshape(blocks.shape)
-            elif (factor >= 0.0).all():  # half the work
+            if (factor >= 0.0).all():  # half the work
                 for k, root in enumerate(np.sqrt(factor).T):
                     half = x * root[:, None]
                     blocks[k] += half.T @ half

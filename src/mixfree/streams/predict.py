@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -77,22 +78,23 @@ def beside(file: StreamFile) -> Path:
     return path.with_name(path.name.split(".")[0] + "-predictions" + ending)
 
 
+@dataclass
 class Predictor:
     """Predictions of rows, which do not depend on the rows beside them.
 
     Parameters are those of :func:`write_predictions`; ``names`` are those of the columns written.
     """
 
-    def __init__(
-        self,
-        fit: StreamFit,
-        keep: Sequence[str] = (),
-        interval: float | None = None,
-        interval_of: str = "row",
-    ) -> None:
-        self.fit, self.model, self.keep, self.interval = fit, fit.model, keep, interval
-        self.classes, self._weights = fit.encoder.classes, fit.model.learner.weights
-        self.of_mean = check_one_of(interval_of, "interval_of", ("row", "mean")) == "mean"
+    fit: StreamFit
+    keep: Sequence[str] = ()
+    interval: float | None = None
+    interval_of: str = "row"
+
+    def __post_init__(self) -> None:
+        fit, interval = self.fit, self.interval
+        self.model, self._weights = fit.model, fit.model.learner.weights
+        self.classes = fit.encoder.classes
+        self.of_mean = check_one_of(self.interval_of, "interval_of", ("row", "mean")) == "mean"
         ends = list[str]()
         if interval is not None:
             if not 0.0 < interval < 1.0:
@@ -105,16 +107,10 @@ class Predictor:
                 raise ValueError("`interval_of='mean'` needs a model without a half-life")
             ends = ["mean_lower", "mean_upper"] if self.of_mean else ["lower", "upper"]
             ends = ends if self.classes is None else ["set"]
-        self.names = [
-            "prediction",
-            *(f"probability of {each}" for each in self.classes or ()),
-            *ends,
-        ]
-        for name in keep:
-            if name in self.names:
-                raise ValueError(
-                    f"keep must not contain {name!r}, the name of a column of predictions"
-                )
+        of_classes = [f"probability of {each}" for each in self.classes or ()]
+        self.names = ["prediction", *of_classes, *ends]
+        if taken := [name for name in self.keep if name in self.names]:
+            raise ValueError(f"keep must not contain {taken[0]!r}, a name of the predictions")
 
     def mark(self, output: str | os.PathLike[str]) -> bytes:
         """Return the mark of a file of predictions; for CSV, its header."""

@@ -132,8 +132,7 @@ def _candidates(source: Source, plan: FitPlan) -> list[str]:
         raise ValueError(f"the target {plan.target!r} cannot be a feature")
     without = {plan.target, *matching(plan.exclude, every)}
     chosen = matching(plan.features, every) if plan.features else every
-    asked = [name for name in plan.features if name in chosen]  # in this order, before patterns
-    return [name for name in dict.fromkeys([*asked, *chosen]) if name not in without]
+    return [name for name in chosen if name not in without]
 
 
 def _table(first: Sequence[Piece]) -> dict[str, Any]:

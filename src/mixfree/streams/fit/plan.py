@@ -10,7 +10,7 @@ import numpy as np
 from mixfree.base.checks import check_one_of, check_whole
 from mixfree.linear.classes import loss_of
 from mixfree.linear.learner_for import LinearLearner, learner_for
-from mixfree.linear.losses import REGRESSIONS, Huber, Loss, Squared
+from mixfree.linear.losses import REGRESSIONS, Loss
 from mixfree.streams.columns.category import MAX_HASHED
 from mixfree.streams.columns.dates import check_form
 from mixfree.streams.columns.encoder import POLICIES
@@ -21,7 +21,7 @@ __all__ = ["FitPlan"]
 
 @dataclass(frozen=True)
 class FitPlan:
-    """What to predict, from which columns, and how; validated on creation.
+    """What to predict, from which columns, and how.
 
     Attributes
     ----------
@@ -91,10 +91,6 @@ class FitPlan:
             )
         if self.classes and self.loss not in (None, "logistic"):
             raise ValueError(f"classes must not be given with the {self.loss} loss")
-        # Raises for an invalid parameter. Rows to keep suit a loss other than the squared one.
-        given = self.parameters
-        rows = isinstance(given.get("memory"), int) and given.get("half_life") is None
-        learner_for(Huber() if rows else Squared(), 1, **given)
 
     def learner(
         self, columns: int, classes: Sequence[str] | None, exact: bool = False

@@ -16,10 +16,11 @@ from mixfree.streams.columns.time import Time
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.fit.timeline import CHUNK
 from mixfree.streams.report.correlation import Correlation
-from mixfree.streams.report.metrics import ROUNDING, metrics, quality
+from mixfree.streams.report.metrics import ROUNDING, metrics, of_all_rows
 
 __all__ = ["Facts", "check_something_learnt"]
 
+NAMES = {"r2": "R²", "rmse": "RMSE", "mae": "MAE", "auc": "AUC"}  # metrics as printed
 PER_FEATURE = 20  # rows per feature needed for useful predictions
 TREND = 0.5  # share of the target that a trend must explain to be mentioned
 MIN_ROWS = 32  # least rows to look for a trend, or for a column that gives the target away
@@ -48,8 +49,33 @@ class Facts:
 
     @cached_property
     def quality(self) -> dict[str, list[list[str]]]:
-        """The metrics as tables, by the rows they are about."""
-        return quality(self.fit, self.metrics, self.forgets)
+        """The metrics as tables, by the rows they are about, one line per model.
+
+        The loss is in them only if no other metric is equivalent to it, and forgotten rows are
+        only if none was predicted.
+        """
+        fit, kept, tables = self.fit, len(self.fit.model.rows), {}
+        ahead = fit.timeline.tested if fit.timeline.tested > 1 else 0
+        if not (self.forgets and ahead):
+            rows = "all rows" if kept == fit.used else f"{kept:,} rows drawn at random"
+            caption = f"in-sample: {f'all rows (MAE: {rows})' if of_all_rows(fit) else rows}"
+            tables[caption] = {"in_sample": "the model", "constant": "the best constant prediction"}
+        if ahead:
+            caption = f"test-then-train: {ahead:,} rows, each predicted before it was learnt"
+            constant = "the best constant of the rows before"
+            tables[caption] = {"test_then_train": "the model", "test_then_train_constant": constant}
+        found, equivalent = self.metrics, fit.plan.loss in ("squared", "logistic")
+        names = [each for each in found["in_sample"] if not (equivalent and each == "loss")]
+        head = ["", *(NAMES.get(name, name.replace("_", " ")) for name in names)]
+
+        def line(what: str, model: str) -> list[str]:
+            numbers = (f"{found[what][name]:.4g}" for name in names)
+            return [model, *(text.replace("nan", "unknown") for text in numbers)]
+
+        return {
+            caption: [head, *(line(*each) for each in models.items())]
+            for caption, models in tables.items()
+        }
 
     @cached_property
     def only_rounding(self) -> bool:
@@ -123,9 +149,9 @@ class Facts:
         if self.fit.timeline.tested < FEW_TESTED or self.fit.plan.loss != "squared":
             return None
         inside, ahead = (self.metrics[name]["r2"] for name in ("in_sample", "test_then_train"))
-        if ahead >= inside - MUCH or not knows_intervals(learner):
-            return None
-        if not (learner.inference.changed or (found is not None and found.rises)):
+        lasting = found is not None and found.rises
+        changes = knows_intervals(learner) and (lasting or learner.inference.changed)
+        if ahead >= inside - MUCH or not changes:
             return None
         return (
             f"the data changes over time: R² is {inside:.2f} on rows that the model has seen, "
@@ -269,9 +295,9 @@ class Facts:
             for edge in (values.min(), values.max()) if type(column) is Number else ():
                 others = values[values != edge]
                 share = 1.0 - len(others) / len(values)
-                if share < max(OFTEN, MIN_ALIKE / len(values)) or len({*others}) < DIFFERENT:
-                    continue
-                if np.abs(others - edge).min() > np.ptp(others):
+                often = share >= max(OFTEN, MIN_ALIKE / len(values))
+                different = len({*others}) >= DIFFERENT
+                if often and different and np.abs(others - edge).min() > np.ptp(others):
                     yield (
                         f"{column.name!r} is {edge:g} in about {100 * share:.2g} % of the rows, "
                         "far from all other values: if that means a gap, leave such cells empty"

@@ -1,7 +1,5 @@
 """Metrics of a fit: R², RMSE, accuracy and others."""
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from mixfree.base.arithmetic import Array
@@ -9,12 +7,10 @@ from mixfree.linear.exact_learner import ExactLearner
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.fit.timeline import COLUMNS, Outcomes, Timeline, best_constant, compare
 
-__all__ = ["ROUNDING", "metrics", "quality"]
+__all__ = ["ROUNDING", "metrics", "of_all_rows"]
 
 CONSTANT = "constant_"  # prefix of the sums of a timeline that are about the constant
 ROUNDING = 1e-10  # bound on rounding errors, relative to the sizes of the terms added
-
-NAMES = {"r2": "R²", "rmse": "RMSE", "mae": "MAE", "auc": "AUC"}  # as printed
 
 
 def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
@@ -44,36 +40,6 @@ def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
                 found[name] |= {"r2": 1.0 - squares / known[1], "rmse": squares**0.5}
                 found[name]["loss"] = 0.5 * squares
     return found
-
-
-def quality(
-    fit: StreamFit, found: Mapping[str, Mapping[str, float]], forgets: bool
-) -> dict[str, list[list[str]]]:
-    """Return tables of :func:`metrics` by the rows they are about, one line per model.
-
-    The loss is in them only if no other metric is equivalent to it, and rows that the model
-    ``forgets`` only if it has predicted none.
-    """
-    kept, tested, tables = len(fit.model.rows), fit.timeline.tested, {}
-    if not (forgets and tested > 1):
-        rows = "all rows" if kept == fit.used else f"{kept:,} rows drawn at random"
-        caption = f"in-sample: {f'all rows (MAE: {rows})' if of_all_rows(fit) else rows}"
-        tables[caption] = {"in_sample": "the model", "constant": "the best constant prediction"}
-    if tested > 1:
-        caption = f"test-then-train: {tested:,} rows, each predicted before it was learnt"
-        constant = "the best constant of the rows before"
-        tables[caption] = {"test_then_train": "the model", "test_then_train_constant": constant}
-    equivalent = fit.plan.loss in ("squared", "logistic")
-    names = [each for each in found["in_sample"] if not (equivalent and each == "loss")]
-    head = ["", *(NAMES.get(name, name.replace("_", " ")) for name in names)]
-
-    def line(what: str, model: str) -> list[str]:
-        return [model, *(f"{found[what][name]:.4g}".replace("nan", "unknown") for name in names)]
-
-    return {
-        caption: [head, *(line(*each) for each in models.items())]
-        for caption, models in tables.items()
-    }
 
 
 def of_all_rows(fit: StreamFit) -> tuple[float, float] | None:

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 
 from mixfree.base.files import replacing
-from mixfree.linear.exact.forgetting import Forgetting
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner
 from mixfree.streams.fit.stream_fit import StreamFit
@@ -85,8 +84,15 @@ def exactness(learner: LinearLearner) -> Iterator[str]:
     """Yield what an exact fit minimises."""
     if not isinstance(learner, ExactLearner):
         return
-    if learner.forgetting is not None:
-        yield from _half_lives(learner.forgetting)
+    if (forgetting := learner.forgetting) is not None:
+        if not forgetting.history:
+            yield f"forgets old rows: a row counts half after {forgetting.half_life:,.0f} rows"
+            return
+        parts = sorted(forgetting.shares.items(), key=lambda part: -part[1])
+        shares = (f"{life:,.0f} rows ({100 * share:.0f} %)" for life, share in parts if share > 0.0)
+        row, best = forgetting.history[-1]
+        yield f"forgets old rows, by a mixture of half-lives: {', '.join(shares)}"
+        yield f"from row {row:,} on, the half-life that predicts best is {best:,.0f} rows"
         return
     gap, ridge = learner.gap, learner.ridge
     if ridge:
@@ -104,18 +110,6 @@ def exactness(learner: LinearLearner) -> Iterator[str]:
             f"optimality gap: about {gap.estimate:.2g}, below {gap.upper:.2g} with 95 % "
             "confidence (mean loss above that of the best weights)"
         )
-
-
-def _half_lives(forgetting: Forgetting) -> Iterator[str]:
-    """Yield the half-lives of the weights, and since when which one predicts best."""
-    if not forgetting.history:
-        yield f"forgets old rows: a row counts half after {forgetting.half_life:,.0f} rows"
-        return
-    parts = sorted(forgetting.shares.items(), key=lambda part: -part[1])
-    mixed = (f"{life:,.0f} rows ({100 * share:.0f} %)" for life, share in parts if share >= 0.005)
-    row, best = forgetting.history[-1]
-    yield f"forgets old rows, by a mixture of half-lives: {', '.join(mixed)}"
-    yield f"from row {row:,} on, the half-life that predicts best is {best:,.0f} rows"
 
 
 def weights(facts: Facts, top: int) -> Iterator[str]:

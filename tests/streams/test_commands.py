@@ -119,7 +119,7 @@ def test_predictions_with_intervals(tmp_path, fitted, capsys):
     of_rows = learner.ahead.ends(learner.loss, learner.predict(x), 0.9)
     of_means = learner.mean_interval(x, 0.9)
     for kind, mark, ends in (("row", "", of_rows), ("mean", "mean_", of_means)):
-        assert run("predict", model, data, *out, 0.9, "--interval-of", kind, "--force") == 0
+        assert run("predict", model, data, *out, 0.9, "--interval-of", kind) == 0
         found = pa.parquet.read_table(tmp_path / "p.parquet")
         for name, end in zip(("lower", "upper"), ends, strict=True):
             np.testing.assert_allclose(found[mark + name], end, rtol=1e-9)
@@ -371,7 +371,7 @@ def test_what_a_profile_says():
     assert rising.rises and text.endswith("weights as at most 512 independent ones")
     assert said(1.0, 4.0, 3.9, 8.0, effective=525.0)[1].endswith("as about 525 independent ones")
     flat, text = said(1.0, 1.1, 0.9, 1.0)
-    assert (flat.found, flat.scale) == (False, 1) and "they count as independent" in text
+    assert (flat.exists, flat.scale) == (False, 1) and "they count as independent" in text
     assert said(0.5, 0.6, 1.2, 1.0)[1] == "too few rows to tell how correlated they are"
     # Yearly numbers of sunspots were told to be independent but for the next row.
     spots = said(1.0, 1.81, 2.71, 1.91, rows=309, by=32, effective=90.0)[1]

@@ -113,11 +113,11 @@ class Predictor:
             raise ValueError(f"keep must not contain {taken[0]!r}, a name of the predictions")
 
     def mark(self, output: str | os.PathLike[str]) -> bytes:
-        """Return the mark of a file of predictions; for CSV, its header."""
+        """Return the mark of a file of predictions; for CSV, how its header begins."""
         if Path(output).suffix != ".csv":
             return MARK[b"mixfree"]
-        names = ('"' + name.replace('"', '""') + '"' for name in (*self.keep, *self.names))
-        return f"\n{','.join(names)}\n".encode()
+        names = ('"' + name.replace('"', '""') + '"' for name in (*self.keep, "prediction"))
+        return f"\n{','.join(names)}".encode()
 
     def write(self, source: Source, output: str | os.PathLike[str] | IO[bytes]) -> Written:
         """Predict and write all batches; to a stream, also the rows before an invalid one."""

@@ -110,7 +110,7 @@ def _parsed(body: memoryview, length: int) -> dict[str, Any]:
     """Parse a header of ``length`` bytes and the arrays after it."""
     if length > len(body):
         raise ValueError(f"its header of {length} bytes is longer than the file")
-    header = json.loads(bytes(body[:length]), object_pairs_hook=_unique)
+    header = json.loads(bytes(body[:length]))
     match header:
         case {"content": dict() as content, "arrays": list() as kinds} if len(header) == 2:
             arrays: list[Array | None] = []
@@ -122,8 +122,6 @@ def _parsed(body: memoryview, length: int) -> dict[str, Any]:
             if at != len(body):
                 raise ValueError(f"{len(body) - at} bytes follow its arrays")
             restored: dict[str, Any] = _restore(content, arrays)
-            if any(array is not None for array in arrays):
-                raise ValueError("one of its arrays is not used")
             return restored
     raise ValueError("its header must have exactly content and arrays")
 
@@ -142,13 +140,6 @@ def _array(kind: Any, body: memoryview) -> Array:
             found = np.frombuffer(body, dtype.newbyteorder("<"), count).reshape(shape)
             return found.astype(dtype)
     raise ValueError(f"{repr(kind)[:80]} is not the dtype and shape of an array")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name occurs twice")
-    return found
 
 
 def _describe(value: Any, arrays: list[Array]) -> Any:

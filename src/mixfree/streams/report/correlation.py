@@ -55,7 +55,7 @@ class Correlation:
         return cls(lengths, ratios, errors, round(scale), not resolved, rows, effective, along_path)
 
     @property
-    def found(self) -> bool:
+    def exists(self) -> bool:
         """Whether some blocks vary more than blocks of independent rows."""
         return float(self.ratios.max(initial=1.0)) > RISING
 
@@ -73,9 +73,9 @@ class Correlation:
 
     def __str__(self) -> str:
         """Return what it means for the weights, in one sentence."""
-        if self.ratios.size < 2 or (self.rises and not self.found):
+        if self.ratios.size < 2 or (self.rises and not self.exists):
             return "too few rows to tell how correlated they are"
-        if not self.found:
+        if not self.exists:
             return "no correlation of the rows was found: they count as independent"
         worth = round(float(f"{self.effective_sample_size:.3g}"))
         return (

@@ -69,8 +69,9 @@ class Facts:
         head = ["", *(NAMES.get(name, name.replace("_", " ")) for name in names)]
 
         def line(what: str, model: str) -> list[str]:
-            numbers = (f"{found[what][name]:.4g}" for name in names)
-            return [model, *(text.replace("nan", "unknown") for text in numbers)]
+            numbers = found[what] | {"r2": round(found[what].get("r2", 0.0), 4) + 0.0}
+            texts = (f"{numbers[name]:.4g}" for name in names)
+            return [model, *(text.replace("nan", "unknown") for text in texts)]
 
         return {
             caption: [head, *(line(*each) for each in models.items())]

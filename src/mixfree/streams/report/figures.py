@@ -196,7 +196,7 @@ def _draw_correlation(found: Correlation) -> Any:
     figure.line("length", "ratio", source=source, color=BLUE, width=2)
     figure.scatter("length", "ratio", source=source, color=BLUE, size=7)
     figure.hspan([1.0], color=GREY)
-    if found.found:
+    if found.exists:
         figure.vspan([max(found.scale, 1)], **DASHED)
     return figure
 

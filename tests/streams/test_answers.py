@@ -103,18 +103,14 @@ BAD = {
         b"u,v,colour,on,when\n1,x,red,true,2020-01-01\n": "row 1, column 'v' is 'x', not a number",
         b"u,v,colour,on,when\n1,,red,true,2020-01-01\n": "row 1, column 'v' is missing",
         b"u,v,colour,on,when\n1,inf,red,true,2020-01-01\n": "row 1, column 'v' is infinite",
-        b"u,v,colour,on,when\n1,2,\xff,true,2020-01-01\n": "column 'colour' is not in UTF-8",
         b"u,v,colour,on,when\n": "there are no rows",
-        b"": "the file is empty",
         b'u,v,"colour,on,when\n1,2,red,true,2020-01-01\n': "a quotation mark in the header is not",
         b"u,v,colour,on,when\n1,2,red,true,2020-01-01\n1,2\n": "line 3 has 2 fields instead of 5",
         b"u,v,colour,on,when\n1,2," + b"x" * (33 << 20): "a line is longer than",
     },
     "jsonl": {
-        b"[1]\n": "line 1 is not an object",
         b"\n{\n": "line 2 is not JSON",
         b'{"u": [1]}\n': "row 1, column 'u' is '[1.0]', not a number",
-        b'{"u": ' + b"[" * 100_000: "line 1 is nested too deeply",
     },
 }
 

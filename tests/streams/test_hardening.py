@@ -77,13 +77,6 @@ def test_a_right_checksum_over_a_wrong_structure_is_refused(tmp_path, case):
         model_file.load(tmp_path / "m")
 
 
-def test_what_is_no_model_file_is_not_read_to_its_end():
-    """Catches a reader that never returns from an endless file."""
-    if os.path.exists("/dev/zero"):
-        with pytest.raises(ValueError, match="not a mixfree model file"):
-            model_file.load("/dev/zero")
-
-
 def test_a_small_model_file_cannot_ask_for_a_large_memory(folder):
     """Catches memory allocated for as many features as a file claims."""
     assert fit("d.csv", "--model", "m") == 0

@@ -181,11 +181,10 @@ class Number(Column):
             return
         gap = self.gaps(entries)
         known = entries if gap is None else entries[~gap]
-        for few in (known[:MIN_NUMBERED], known):
-            self.whole = self.whole and bool((few == np.floor(few)).all())
         if len(known):
             low, high = known.min(), known.max()
-            self.whole = self.whole and bool(max(-low, high) <= MAX_NUMBERED)
+            small = self.whole and max(-low, high) <= MAX_NUMBERED
+            self.whole = bool(small and (known == np.floor(known)).all())
             sums = [known.sum(), known @ known] if self.whole else [0.0, 0.0]
             self._join(np.array([len(known), low, high, *sums]))
 

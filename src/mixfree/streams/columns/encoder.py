@@ -160,13 +160,8 @@ class Encoder:
         found = Encoder(columns, self._target, self.classes, self.missing)
         if fixed:
             found.columns, found.rows, found.sums = self.columns, self.rows, self.sums
-            found.fix()
+            found.fixed = found.design()
         return found
-
-    def fix(self) -> None:
-        """Let the rows seen so far decide on the features."""
-        asked = any(isinstance(each, Time) and each.time == "calendar" for each in self.columns)
-        self.fixed = self.design("calendar" if asked else "cycles")
 
     def gaps(self, column: Column) -> int:
         """Return the number of missing values of a column in the rows learnt from."""
@@ -249,7 +244,7 @@ class Encoder:
                 raise ValueError("state of the encoder is invalid: its parts do not fit together")
             encoder.columns, encoder.rows, encoder.sums = columns, _count(state["rows"]), sums
             if not state["growing"]:
-                encoder.fix()
+                encoder.fixed = encoder.design()
             return encoder
 
     def merge(self, other: "Encoder") -> tuple[Any, Any]:

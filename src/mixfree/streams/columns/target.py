@@ -26,13 +26,7 @@ def class_names(values: Any, target: Column) -> Any:
 
 
 def label(target: float, classes: Sequence[str] | None) -> str:
-    """Return a target as written in the data.
-
-    Examples
-    --------
-    >>> label(-1.0, ["rain", "sun"])
-    'rain'
-    """
+    """Return a target as written in the data."""
     if classes is None:
         return str(label_of(target))
     at = np.arange(len(classes))

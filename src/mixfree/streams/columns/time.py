@@ -182,21 +182,15 @@ class Time(Column):
 
     def calendars(self, rows: int) -> list[str]:
         """Return the ways in which hours and weekdays can be used, the simplest first."""
-        usable = self.usable()
-        if not self.has_calendar or not {"hour", "weekday"} & set(usable):
+        usable = {"hour", "weekday"} & set(self.usable())
+        features = len(WEEKDAYS) + len(CELLS) * ("hour" in usable)
+        if self.time != "auto" or not usable or rows < ROWS_PER_FEATURE * features:
             return ["cycles"]
-        if self.time == "calendar":
-            return ["calendar"]
-        found, features = ["cycles"], len(WEEKDAYS) + len(CELLS) * ("hour" in usable)
-        if rows >= ROWS_PER_FEATURE * features:
-            found.append("calendar")
-            if {"hour", "weekday"} <= set(usable):
-                found.append("weekends")
-        return found
+        return ["cycles", "calendar", "weekends"] if len(usable) == 2 else ["cycles", "calendar"]
 
     def use(self, counts: Counts, rows: int, calendar: str) -> Use:
         """Use the parts that the span of all times allows."""
-        parts = self.usable()
+        parts, calendar = self.usable(), "calendar" if self.time == "calendar" else calendar
         if self.days <= 0.0 and self.time != "cyclic":
             why = "without a valid date" if self.days else "constant"
             return Use(self.gap_feature(counts, rows), [GAP], why)

@@ -92,13 +92,7 @@ class StreamFile:
 
 
 def not_text(head: bytes) -> str | None:
-    """Describe a file that is not text by its first bytes; None if it may be text.
-
-    Examples
-    --------
-    >>> not_text(b"BZh91AY"), not_text(b"a,b")
-    ('compressed by bzip2: rename it to end in .bz2, or pipe it through bzcat', None)
-    """
+    """Describe a file that is not text by its first bytes; None if it may be text."""
     return next((what for first, what in _BEGINNINGS.items() if head.startswith(first)), None)
 
 

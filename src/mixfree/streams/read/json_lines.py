@@ -15,13 +15,7 @@ Row = dict[str, Any]
 
 
 def rows_of(block: bytes, before: int = 0) -> list[Row]:
-    """Parse the lines of a block, which ``before`` lines of the file precede.
-
-    Examples
-    --------
-    >>> rows_of(b'{"y": 1, "wind": {"speed": 2.5}}')
-    [{'y': 1.0, 'wind.speed': 2.5}]
-    """
+    """Parse the lines of a block, which ``before`` lines of the file precede."""
     lines = enumerate(block.splitlines(), start=before + 1)
     return [_row(line, number) for number, line in lines if line.strip()]
 

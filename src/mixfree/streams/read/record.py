@@ -37,16 +37,7 @@ class FileRead(State):
 
 
 class ReadRecord:
-    """The files of a stream, as far as they have been read.
-
-    Examples
-    --------
-    >>> import pyarrow
-    >>> record = ReadRecord()
-    >>> record.add(Piece("days/1.csv", 0, pyarrow.record_batch({"a": [1.0, 2.0]})))
-    >>> [(file.name, file.rows) for file in record.files]
-    [('1.csv', 2)]
-    """
+    """The files of a stream, as far as they have been read."""
 
     def __init__(self) -> None:
         self.files: list[FileRead] = []

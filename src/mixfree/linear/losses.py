@@ -349,7 +349,7 @@ def predictions_apart(weights: Array, rows: Array) -> Array:
 
     A product of matrices would not guarantee that. ``weights`` has one row per output.
     """
-    width = rows.shape[1]
+    width, rows = rows.shape[1], np.ascontiguousarray(rows)
     columns = [np.einsum("ij,j->i", rows, each[:width]) for each in weights]
     if weights.shape[1] > width:
         columns = [column + each[-1] for column, each in zip(columns, weights, strict=True)]

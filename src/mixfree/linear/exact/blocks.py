@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -53,9 +53,9 @@ class Chunk(State):
     grows: ClassVar[tuple[str, ...]] = ("rows", "targets", "weights")
 
     @classmethod
-    def nothing(cls, columns: int, room: int = 0) -> Self:
-        """Return a chunk without rows, or with so many that hold anything."""
-        return cls(np.empty((room, columns)), np.empty((room, 1)), np.empty(room))
+    def nothing(cls, columns: int) -> Self:
+        """Return a chunk without rows."""
+        return cls(np.empty((0, columns)), np.empty((0, 1)), np.empty(0))
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -72,8 +72,9 @@ class Chunk(State):
 
     def followed(self, other: "Chunk") -> "Chunk":
         """Return copies of both as one chunk."""
-        pairs = ((self.rows, other.rows), (self.targets, other.targets))
-        return Chunk(*map(np.concatenate, (*pairs, (self.weights, other.weights))))
+        rows = np.concatenate([self.rows, np.ascontiguousarray(other.rows)])
+        targets = np.concatenate([self.targets, other.targets])
+        return Chunk(rows, targets, np.append(self.weights, other.weights))
 
     def mapped(self, change: ColumnMap) -> "Chunk":
         """Return copies of the same rows with mapped columns."""
@@ -93,6 +94,7 @@ class Fit(State):
     """
 
     together: int = 1  # largest number of equally long blocks that are taken at once
+    order: Literal["C", "K"] = "C"  # of a block's values: K if columns may be contiguous as well
     _sums: StreamSums
 
     def __init__(self, columns: int) -> None:
@@ -112,7 +114,7 @@ class Fit(State):
     def _waiting(self) -> Block:
         """The pending rows, if any, with their targets and weights."""
         room = self._room
-        return _block(room.rows, room.targets, room.weights, 0, self._filled)
+        return self._block(room.rows, room.targets, room.weights, 0, self._filled)
 
     def _length(self) -> int:
         """Return the rows of the next block: more on long streams, to join sums less often."""
@@ -149,7 +151,7 @@ class Fit(State):
                 waiting, self._blocks = self._waiting, Chunk.nothing(self.columns)
                 self._take(*waiting)
             for start in range(0, count, CODED_ROWS):
-                self._take(*_block(x, y, w, start, start + CODED_ROWS))
+                self._take(*self._block(x, y, w, start, start + CODED_ROWS))
             return
         first = max(self._length() - self._filled, 0)  # more columns may have shortened blocks
         if self._filled and count >= first:
@@ -161,7 +163,7 @@ class Fit(State):
             start = first
         while not self._filled and count - start >= (length := self._length()):
             end = start + length * min((count - start) // length, self.together)
-            self._take(*_block(x, y, w, start, end))
+            self._take(*self._block(x, y, w, start, end))
             start = end
         tail = slice(start, None)
         check_values(rows=_dense(x[tail]), targets=y[tail])
@@ -169,14 +171,24 @@ class Fit(State):
 
     def _keep(self, x: Any, y: Array, w: Array | None) -> None:
         """Store rows after the pending rows, where the predecessor does not look."""
-        start, end = self._filled, self._filled + x.shape[0]
-        if end > len(self._room):
-            old = self._blocks
-            most = max(end, 2 * len(self._room))  # unwritten room takes no memory
-            self._room = Chunk.nothing(self.columns, most)
-            self._room.write(0, old.rows, old.targets, old.weights)
-        self._room.write(start, _dense(x), y, 1.0 if w is None else w)
-        self._filled = end
+        rows, start = _dense(x), self._filled
+        self._filled = start + len(rows)
+        if self._filled > len(self._room):
+            old, most = self._room, max(self._filled, 2 * len(self._room))
+            # Unwritten room takes no memory.
+            room = np.empty_like(rows, float, self.order, shape=(most, self.columns))
+            self._room = Chunk(room, np.empty((most, 1)), np.empty(most))
+            self._room.write(0, old.rows[:start], old.targets[:start], old.weights[:start])
+        self._room.write(start, rows, y, 1.0 if w is None else w)
+
+    def _block(self, x: Any, y: Array, w: Array | None, start: int, end: int) -> Block:
+        """Return some rows as contiguous doubles, without weights if all are 1."""
+        rows = x[start:end]
+        if not isinstance(rows, Coded):
+            rows = np.asarray(_dense(rows), dtype=np.float64, order=self.order)
+        targets = np.ascontiguousarray(y[start:end])
+        weights = None if w is None else w[start:end]
+        return rows, targets, None if weights is None or (weights == 1.0).all() else weights
 
     def columns_alone(self) -> Sums:
         """Return the sums of all rows, without targets."""
@@ -191,7 +203,8 @@ class Fit(State):
     def column_sums(self) -> Array:
         """Return the weighted sum of each column over all rows."""
         total, kept = self._sums.total, self._blocks
-        return np.asarray(total.weight * total.mean[: self.columns] + kept.weights @ kept.rows)
+        rows = np.ascontiguousarray(kept.rows)  # which its restored state also has
+        return np.asarray(total.weight * total.mean[: self.columns] + kept.weights @ rows)
 
     def successor(self) -> Self:
         """Return a copy that shares all arrays; only one of the two may be continued."""
@@ -246,16 +259,6 @@ def check_rows(
         found = f"weights[{wrong[0]}] is {w[wrong[0]]}"
         raise ValueError(f"weights must be 0 or from {MIN_VALUE:g} to {MAX_VALUE:g}, but {found}")
     return (x, y, w) if used.all() else (x[used], y[used], w[used])
-
-
-def _block(x: Any, y: Array, w: Array | None, start: int, end: int) -> Block:
-    """Return some rows as contiguous doubles, without weights if all are 1."""
-    rows = x[start:end]
-    if not isinstance(rows, Coded):
-        rows = np.ascontiguousarray(_dense(rows), dtype=np.float64)
-    targets = np.ascontiguousarray(y[start:end])
-    weights = None if w is None else w[start:end]
-    return rows, targets, None if weights is None or (weights == 1.0).all() else weights
 
 
 def _dense(rows: Any) -> Array:

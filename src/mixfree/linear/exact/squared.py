@@ -36,6 +36,7 @@ class SquaredFit(Fit):
     """
 
     saved = ("samples", "_blocks", "_sums", "_windows")
+    order = "K"  # products have the same bits
 
     def __init__(
         self, columns: int, *, intercept: bool = True, l2: float = 0.0, memory: str = "32MB"

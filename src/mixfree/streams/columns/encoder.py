@@ -10,6 +10,7 @@ from scipy import sparse
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, check_whole
+from mixfree.base.extras import require
 from mixfree.base.state import loading
 from mixfree.linear.exact.coded import Coded
 from mixfree.streams.columns.category import UNKNOWN, Category
@@ -119,6 +120,10 @@ class Encoder:
         targets, known = targets_in(piece, self._target, self.classes)
         gap, known = None if known.all() else ~known, np.ones(len(targets), bool)
         known = self._without_gaps(piece, self._target, gap, known)
+        if gap is None and (numbers := self._numbers(piece.batch)) is not None:
+            none, at = np.zeros((len(targets), 0), np.int32), np.arange(self.width)
+            rows = Coded(numbers, at, none, self.width)
+            return Encoded([*numbers.T], rows, targets, piece.weights, np.zeros(0, "M8[us]"))
         before, over = self._layout(), sum(column.over for column in self.columns)
         entries, gaps, known = self._entries(piece, known)
         if sum(column.over for column in self.columns) > over:
@@ -131,12 +136,22 @@ class Encoder:
             gaps = [None if gap is None else gap[known] for gap in gaps]
             targets, times = targets[known], times[known] if len(times) else times
             weights = None if weights is None else weights[known]
-        rows: Array | Coded
         if self.fixed is not None:
-            rows = self._features(entries, gaps, len(targets), self.fixed)
-        else:
-            rows = self._raw(entries, gaps, len(targets), grow=True)
+            features = self._features(entries, gaps, len(targets), self.fixed)
+            return Encoded(entries, features, targets, weights, times)
+        rows = self._raw(entries, gaps, len(targets), grow=True)
         return Encoded(entries, rows, targets, weights, times)
+
+    def _numbers(self, batch: Any) -> Array | None:
+        """Return all raw features by one copy, if they are columns of doubles without a gap."""
+        places = [column.place("value") for column in self.columns if type(column) is Number]
+        if not self.growing or places != [*range(max(self.width, len(self.columns)))]:
+            return None
+        columns, double = batch.select(self.needs[:-1]), require("pyarrow").float64()
+        if any(each.type != double or each.null_count for each in columns.columns):
+            return None
+        found = np.asarray(columns.to_tensor(row_major=False))
+        return found if np.isfinite(found.sum()) else None
 
     def see(self, piece: Piece) -> None:
         """Sum rows that no learner sums, such as those of a first look."""
@@ -337,7 +352,8 @@ class Encoder:
                 for names, codes in indicators:
                     seen = np.flatnonzero(np.bincount(np.maximum(codes, -1) + 1)[1:])
                     new += [names[code] for code in seen.tolist()]
-                self._place([(column, key) for key in new if column.place(key) < 0])
+                if new := [(column, key) for key in new if column.place(key) < 0]:
+                    self._place(new)
             found.append((column, numbers, indicators))
         placed = sorted(
             (place, number, key)
@@ -346,7 +362,7 @@ class Encoder:
             if (place := column.place(key)) >= 0
         )
         at = np.array([place for place, *_ in placed], int)
-        dense, coded = np.empty((count, len(at))), list[Array]()
+        dense, coded = np.empty((len(at), count)).T, list[Array]()  # contiguous by column
         for to, (_, number, key) in enumerate(placed):
             dense[:, to] = found[number][1][key]
         for column, _, indicators in found:

@@ -235,19 +235,18 @@ class Timeline(State):
         old, ranges = self.sums[full:], self.ranges[full:]  # of a bin that is not full, if any
         filled = int(old[:, 0].sum())
         starts = np.maximum(np.arange(0, filled + len(actual), self.per_bin) - filled, 0)
-        place = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(actual)))
-        new, to = np.zeros((len(starts), len(COLUMNS))), place[which]
-
-        def summed(before: Array, values: Array, places: Array) -> Array:
-            # Row by row, since a sum of sums would depend on where batches end.
-            places = np.append(np.zeros(len(before), int), places)
-            return np.bincount(places, np.append(before, values), len(new))
-
-        new[:, 0] = np.bincount(place)
+        counts, centred = np.diff(starts, append=len(actual)), actual - self.origin
+        new = np.empty((len(starts), len(COLUMNS)))
+        # Row by row, since a sum of sums would depend on where batches end.
+        centred[: len(old)] += old[:, 1]
+        place = np.repeat(np.arange(len(starts)), counts)
+        new[:, 1] = np.bincount(place, centred)
+        tested = np.vstack([old[:, 2:], tested])
+        cells = np.append(np.zeros(len(old), int), place[which])[:, None] * tested.shape[1]
+        cells = (cells + np.arange(tested.shape[1])).ravel()
+        new[:, 2:].flat = np.bincount(cells, tested.ravel(), new[:, 2:].size)
+        new[:, 0] = counts
         new[: len(old), 0] += filled
-        new[:, 1] = summed(old[:, 1], actual - self.origin, place)
-        for column, values in enumerate(tested.T, start=2):
-            new[:, column] = summed(old[:, column], values, to)
         ends = [f.reduceat(actual, starts) for f in (np.minimum, np.maximum)]
         if len(old):
             ends[0][0], ends[1][0] = min(ends[0][0], ranges[0, 0]), max(ends[1][0], ranges[0, 1])

@@ -228,7 +228,8 @@ class Reader:
 
 
 def _batch_rows(names: Sequence[str]) -> int:
-    return min(ROWS, max(CELLS // max(len(names), 1), 64))
+    """Return a power of two, as blocks of rows have."""
+    return min(ROWS, max(1 << (CELLS // max(len(names), 1)).bit_length() >> 1, 64))
 
 
 def _plain(batch: Any, names: list[str]) -> Any:

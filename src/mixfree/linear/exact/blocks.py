@@ -114,7 +114,7 @@ class Fit(State):
     def _waiting(self) -> Block:
         """The pending rows, if any, with their targets and weights."""
         room = self._room
-        return self._block(room.rows, room.targets, room.weights, 0, self._filled)
+        return self._part(room.rows, room.targets, room.weights, 0, self._filled)
 
     def _length(self) -> int:
         """Return the rows of the next block: more on long streams, to join sums less often."""
@@ -151,7 +151,7 @@ class Fit(State):
                 waiting, self._blocks = self._waiting, Chunk.nothing(self.columns)
                 self._take(*waiting)
             for start in range(0, count, CODED_ROWS):
-                self._take(*self._block(x, y, w, start, start + CODED_ROWS))
+                self._take(*self._part(x, y, w, start, start + CODED_ROWS))
             return
         first = max(self._length() - self._filled, 0)  # more columns may have shortened blocks
         if self._filled and count >= first:
@@ -163,7 +163,7 @@ class Fit(State):
             start = first
         while not self._filled and count - start >= (length := self._length()):
             end = start + length * min((count - start) // length, self.together)
-            self._take(*self._block(x, y, w, start, end))
+            self._take(*self._part(x, y, w, start, end))
             start = end
         tail = slice(start, None)
         check_values(rows=_dense(x[tail]), targets=y[tail])
@@ -181,7 +181,7 @@ class Fit(State):
             self._room.write(0, old.rows[:start], old.targets[:start], old.weights[:start])
         self._room.write(start, rows, y, 1.0 if w is None else w)
 
-    def _block(self, x: Any, y: Array, w: Array | None, start: int, end: int) -> Block:
+    def _part(self, x: Any, y: Array, w: Array | None, start: int, end: int) -> Block:
         """Return some rows as contiguous doubles, without weights if all are 1."""
         rows = x[start:end]
         if not isinstance(rows, Coded):

@@ -123,7 +123,10 @@ def _checksum(piece: Piece, row: int) -> int:
 
 def _canonical(scalar: Any) -> Any:
     """Return a value that is the same for a number and its text."""
-    text = scalar.cast(require("pyarrow").string()).as_py()
+    pyarrow = require("pyarrow")
+    if scalar.type == pyarrow.float64():  # in a tenth of the time
+        return scalar.as_py()
+    text = scalar.cast(pyarrow.string()).as_py()
     try:
         return float(text)
     except (TypeError, ValueError):

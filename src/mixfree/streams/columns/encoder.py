@@ -352,8 +352,8 @@ class Encoder:
                 for names, codes in indicators:
                     seen = np.flatnonzero(np.bincount(np.maximum(codes, -1) + 1)[1:])
                     new += [names[code] for code in seen.tolist()]
-                if new := [(column, key) for key in new if column.place(key) < 0]:
-                    self._place(new)
+                if any(column.place(key) < 0 for key in new):
+                    self._place([(column, key) for key in new if column.place(key) < 0])
             found.append((column, numbers, indicators))
         placed = sorted(
             (place, number, key)

@@ -244,7 +244,8 @@ class Timeline(State):
         tested = np.vstack([old[:, 2:], tested])
         cells = np.append(np.zeros(len(old), int), place[which])[:, None] * tested.shape[1]
         cells = (cells + np.arange(tested.shape[1])).ravel()
-        new[:, 2:].flat = np.bincount(cells, tested.ravel(), new[:, 2:].size)
+        sums = np.bincount(cells, tested.ravel(), len(new) * tested.shape[1])
+        new[:, 2:] = sums.reshape(len(new), -1)
         new[:, 0] = counts
         new[: len(old), 0] += filled
         ends = [f.reduceat(actual, starts) for f in (np.minimum, np.maximum)]

@@ -4,7 +4,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -154,10 +154,8 @@ class Predictor:
         columns = {name: piece.batch.column(name) for name in self.keep}
         with np.errstate(over="ignore", invalid="ignore"):
             outputs = predictions_apart(self._weights, rows)
-            single = self.classes is None
-            means = (
-                mean_of(self.fit.row_loss, outputs)[:, None] if single else probabilities(outputs)
-            )
+            loss, single = self.fit.row_loss, self.classes is None
+            means = mean_of(loss, outputs)[:, None] if single else probabilities(outputs)
             finite = np.isfinite(means).all(axis=1)
             if not finite.all():
                 where = f"{piece.file}, row {piece.start + int(finite.argmin()) + 1}"
@@ -197,7 +195,7 @@ def _writer(file: IO[bytes], ending: str) -> Iterator[Callable[[Any, str], None]
             file.flush()
             return
         if not opened:
-            opened.extend((_open(file, ending, batch.schema), batch.schema))
+            opened.extend((stack.enter_context(_open(file, ending, batch.schema)), batch.schema))
         try:
             batch = batch.cast(opened[1])  # files may store a column to keep in other types
         except require("pyarrow").ArrowException as error:
@@ -210,11 +208,8 @@ def _writer(file: IO[bytes], ending: str) -> Iterator[Callable[[Any, str], None]
         opened[0].write_batch(batch)
         file.flush()
 
-    try:
+    with ExitStack() as stack:
         yield write
-    finally:
-        for writer in opened[:1]:
-            writer.close()
 
 
 def _open(file: IO[bytes], ending: str, schema: Any) -> Any:

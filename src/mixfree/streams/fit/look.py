@@ -96,10 +96,9 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
     verdicts = columns_of(table, choices)
     columns = [verdict.column for verdict in verdicts.values() if verdict.column is not None]
     if not columns:
-        why = "; ".join(f"{name!r} is left out: {each.why}" for name, each in verdicts.items())
+        why = "".join(f"; {name!r} is left out: {each.why}" for name, each in verdicts.items())
         raise ValueError(
-            f"there is no column to learn from besides the target {plan.target!r}"
-            + (f"; {why}" if why else "")
+            f"there is no column to learn from besides the target {plan.target!r}{why}"
         )
     own = Choices((plan.target,), time="linear", decimal_comma=source.decimal_comma)
     target = judge(values, plan.target, own)

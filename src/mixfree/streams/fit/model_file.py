@@ -121,8 +121,7 @@ def _parsed(body: memoryview, length: int) -> dict[str, Any]:
                 at += found.nbytes
             if at != len(body):
                 raise ValueError(f"{len(body) - at} bytes follow its arrays")
-            restored: dict[str, Any] = _restore(content, arrays)
-            return restored
+            return dict(_restore(content, arrays))
     raise ValueError("its header must have exactly content and arrays")
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.streams.fit.stream_fit import StreamFit
-from mixfree.streams.fit.timeline import COLUMNS, Outcomes, Timeline, best_constant, compare
+from mixfree.streams.fit.timeline import COLUMNS, Timeline, best_constant, compare
 
 __all__ = ["ROUNDING", "metrics", "of_all_rows"]
 
@@ -34,7 +34,10 @@ def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
         found = {name: _measures(fit, *course) for name, course in courses.items()}
         if "auc" in found["in_sample"]:  # not by a histogram
             outcomes = compare(loss, learner.weights, rows, targets)
-            found["in_sample"]["auc"] = _area(*_by_score(outcomes))
+            values, place = np.unique(outcomes.scores, return_inverse=True)
+            counts = np.zeros((2, len(values)))
+            np.add.at(counts, (outcomes.actual.astype(int), place), 1.0)
+            found["in_sample"]["auc"] = _area(*counts)
         if known := of_all_rows(fit):
             for name, squares in zip(("in_sample", "constant"), known, strict=True):
                 found[name] |= {"r2": 1.0 - squares / known[1], "rmse": squares**0.5}
@@ -67,13 +70,6 @@ def _measures(fit: StreamFit, course: Timeline, prefix: str = "") -> dict[str, f
         scores = course.scores.sum(axis=1, keepdims=True) if prefix else course.scores
         area = {"auc": _area(*scores)}
     return {"log_loss": loss, "accuracy": correct, **area, "loss": loss}
-
-
-def _by_score(found: Outcomes) -> list[Array]:
-    """Return the numbers of rows of both classes by score."""
-    values, place = np.unique(found.scores, return_inverse=True)
-    classes = (place[found.actual == label] for label in (0.0, 1.0) if len(values))
-    return [np.bincount(each, minlength=len(values)) for each in classes]
 
 
 def _area(first: Array, second: Array) -> float:

@@ -28,9 +28,8 @@ def lines(facts: Facts) -> Iterator[str]:
     yield from _under("warning", facts.warnings)
     yield from _under("drift", [facts.drift] if facts.drift else [])
     yield from _under("fit", exactness(fit.model.learner))
-    yield from _under(
-        "quality", (line for each in facts.quality.items() for line in _aligned(*each))
-    )
+    tables = (line for each in facts.quality.items() for line in _aligned(*each))
+    yield from _under("quality", tables)
     if facts.correlation is not None:
         yield from _under("stream", [str(facts.correlation)])
     yield from _under("note", facts.notes)
@@ -47,11 +46,10 @@ def _rows_read(fit: StreamFit) -> Iterator[str]:
     """Yield the rows read and left out, and what the first rows did not show."""
     left_out = sum(fit.encoder.left_out.values())
     rate = fit.read / fit.seconds if fit.seconds > 0 else float("nan")
-    compiled = ", including compilation if this was the first fit"
-    yield (
-        f"{fit.read:,} read, {fit.used:,} used, {left_out:,} left out; {rate:,.0f} rows per second"
-        f"{'' if isinstance(fit.learner, ExactLearner) else compiled}"
-    )
+    speed = f"{rate:,.0f} rows per second"
+    if not isinstance(fit.learner, ExactLearner):
+        speed += ", including compilation if this was the first fit"
+    yield f"{fit.read:,} read, {fit.used:,} used, {left_out:,} left out; {speed}"
     for reason, count in fit.encoder.left_out.most_common():
         yield f"{count:,} left out: {reason}"
     for count, first in fit.encoder.not_parsed.values():

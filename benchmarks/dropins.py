@@ -1,4 +1,4 @@
-"""Overhead of the drop-ins beyond the gradient, on one million parameters, as ratios.
+"""Overhead of the drop-ins beyond the gradient, on small and large networks, as ratios.
 
 CPU time of one thread, the best of several repetitions.
 """
@@ -13,7 +13,9 @@ import mixfree.torch as mt
 from benchmarks.core import cpu_seconds_in_turns
 from benchmarks.table import show
 
-SHAPES = [(512, 784), (512,), (512, 512), (512,), (512, 512), (512,), (128, 512), (128,), (10, 128)]
+LARGE = [(512, 784), (512,), (512, 512), (512,), (512, 512), (512,), (128, 512), (128,), (10, 128)]
+SMALL = [(80, 64), (80,), (10, 80), (10,)]
+SHAPES = {"one million parameters": LARGE, "6,000 parameters": SMALL}
 SAMPLES = 128  # samples per repetition, enough for a typical mean length of levels
 SIGNS = (1.0, -1.0)  # alternating, since constant gradients would make a ladder diverge
 
@@ -24,9 +26,9 @@ def least(works):
     return [seconds / SAMPLES for seconds in times]
 
 
-def torch_work(make):
+def torch_work(make, shapes):
     generator = torch.Generator().manual_seed(0)
-    params = [torch.nn.Parameter(0.05 * torch.randn(s, generator=generator)) for s in SHAPES]
+    params = [torch.nn.Parameter(0.05 * torch.randn(s, generator=generator)) for s in shapes]
     base = [torch.randn(p.shape, generator=generator) for p in params]
     gradients = [[sign * g for g in base] for sign in SIGNS]
     opt = make(params)
@@ -49,9 +51,9 @@ def buffers(params, opt):
     return sum(t.numel() for t in kept) / sum(p.numel() for p in params)
 
 
-def optax_work(opt):
-    keys = jax.random.split(jax.random.key(0), len(SHAPES))
-    base = [jax.random.normal(k, s) for k, s in zip(keys, SHAPES, strict=True)]
+def optax_work(opt, shapes):
+    keys = jax.random.split(jax.random.key(0), len(shapes))
+    base = [jax.random.normal(k, s) for k, s in zip(keys, shapes, strict=True)]
     start = [0.05 * g for g in base]
     factors = jnp.linspace(0.5, 1.0, SAMPLES) * jnp.tile(jnp.array(SIGNS), SAMPLES // 2)
 
@@ -73,7 +75,7 @@ def optax_work(opt):
     return work
 
 
-def torch_table():
+def torch_table(size, shapes):
     makers = {
         "torch.optim.SGD, momentum, foreach": lambda ps: torch.optim.SGD(
             ps, lr=1e-6, momentum=0.9, foreach=True
@@ -85,10 +87,10 @@ def torch_table():
         ),
         "mixfree.torch.Ladder": mt.Ladder,
     }
-    made = [torch_work(make) for make in makers.values()]
+    made = [torch_work(make, shapes) for make in makers.values()]
     times = least([work for work, _, _ in made])
     show(
-        "PyTorch: one call of step(), one million parameters",
+        f"PyTorch: one call of step(), {size}",
         ["optimiser", "μs per sample", "ratio to Adam", "extra copies"],
         [
             (name, 1e6 * t, t / times[1], buffers(params, opt))
@@ -129,7 +131,7 @@ def memory_table():
     )
 
 
-def optax_table():
+def optax_table(size, shapes):
     makers = {
         "optax.adagrad": optax.adagrad(1e-6),
         "optax.adam": optax.adam(1e-6),
@@ -137,9 +139,9 @@ def optax_table():
         "mixfree.optax.mlmc(adam)": mo.mlmc(optax.adam(1e-6)),
         "mixfree.optax.ladder": mo.ladder(),
     }
-    times = least([optax_work(opt) for opt in makers.values()])
+    times = least([optax_work(opt, shapes) for opt in makers.values()])
     show(
-        "Optax: one sample in a jitted scan, one million parameters",
+        f"Optax: one sample in a jitted scan, {size}",
         ["transformation", "μs per sample", "ratio to adam"],
         [(name, 1e6 * t, t / times[1]) for name, t in zip(makers, times, strict=True)],
     )
@@ -147,6 +149,8 @@ def optax_table():
 
 def main():
     torch.set_num_threads(1)
-    torch_table()
+    for size, shapes in SHAPES.items():
+        torch_table(size, shapes)
     memory_table()
-    optax_table()
+    for size, shapes in SHAPES.items():
+        optax_table(size, shapes)

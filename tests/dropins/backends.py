@@ -1,7 +1,6 @@
 """The reference, PyTorch and Optax behind one interface: a vector in two parts, told gradients."""
 
 import copy
-import math
 from functools import cache
 
 import jax
@@ -181,27 +180,3 @@ class Optax:
 
 
 BACKENDS = {"reference": Reference, "torch": Torch, "optax": Optax}
-
-
-def direct_mag(gradients, law, alpha=1.0):
-    """Algorithm 1 word for word, a level's gradients at a time: the point after every sample."""
-    x, squares, path, iterates = np.zeros(gradients.shape[1]), 0.0, [], []
-    at = step = 0
-    while at < len(gradients):
-        level = law.level(step + 1, at)
-        window = gradients[at : at + 2**level]
-        path += [x] * (len(window) - 1)
-        if len(window) < 2**level:
-            path.append(x)
-            break
-        estimate = window[0]
-        if level:
-            share = 1.0 - 0.5**law.levels if law.levels and law.weights == "exact" else 1.0
-            half = window[: 2 ** (level - 1)]
-            estimate = estimate + 2.0**level * share * (window.mean(axis=0) - half.mean(axis=0))
-        squares += float(estimate @ estimate)
-        iterates.append(x)
-        x = x - alpha * estimate / math.sqrt(squares)
-        path.append(x)
-        at, step = at + len(window), step + 1
-    return np.array(path), np.mean(iterates, axis=0)

@@ -6,7 +6,6 @@ import numpy as np
 import optax
 import pytest
 
-import mixfree as mf
 import mixfree.optax as mo
 
 START = {"w": np.ones((3, 2), np.float32), "b": np.zeros(2, np.float32)}
@@ -65,16 +64,6 @@ def scan(opt, params, many):
 
 def assert_close(one, other, rtol=1e-5):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-6), one, other)
-
-
-def test_updates_are_zero_until_the_level_is_complete(window):
-    opt, law = window(seed=4), mf.MLMC(levels=3, seed=4)
-    update, state, many = jax.jit(opt.update), opt.init(START), gradients()
-    ends = np.cumsum([law.length(step, 0) for step in range(40)])
-    for i in range(40):
-        updates, state = update(jax.tree.map(lambda x, i=i: x[i], many), state, START)
-        assert bool(jnp.any(updates["w"] != 0)) == (i + 1 in ends)
-    assert int(state.samples) == 40
 
 
 def test_scan_is_the_loop_which_is_compiled_once(make):

@@ -217,15 +217,6 @@ def switching_ratio(p, length, a=0.5):
     return (length + a**2 * 2.0 * (within - between)) / (length * (1.0 + a**2))
 
 
-def test_a_scale_that_is_not_resolved_says_so():
-    opt = mf.Ladder(np.zeros(20), block=4, alpha=1e-9)
-    for g in two_regimes(1e-3, 4000):
-        opt.tell(g)
-    scale = opt.correlation_scale()
-    assert not scale.resolved
-    assert "not resolved yet" in str(scale)
-
-
 def test_a_few_changes_of_regime_are_never_taken_for_none():
     """Scales of 250 and 500 samples in 4,000: claimed below a tenth only as a lower bound."""
     for p, seed in itertools.product((1e-3, 2e-3), range(1, 11)):

@@ -125,13 +125,6 @@ def test_adagrad_steps_do_not_depend_on_the_gradients_scale(scale):
     )
 
 
-def test_a_zero_gradient_takes_no_step():
-    step = AdaGradNorm(1.0)
-    state = step.start(np.zeros(2))
-    np.testing.assert_array_equal(step.move(state, np.zeros(2), 1, np.zeros(2)), 0.0)
-    assert state.root == 0.0
-
-
 @pytest.mark.parametrize("alpha", [0.0, -1.0, np.nan, np.inf, "1", None, 1j])
 def test_wrong_scale(alpha):
     for part in (Constant, InverseSqrt, AdaGradNorm):

@@ -1,7 +1,6 @@
 """What torch.optim promises of every optimiser."""
 
 import copy
-import io
 import pickle
 
 import pytest
@@ -31,21 +30,6 @@ GROUPED = {
 @pytest.fixture(params=MAKERS)
 def make(request):
     return MAKERS[request.param]
-
-
-@pytest.mark.parametrize("name", WINDOWS)
-def test_parameters_stand_still_until_the_level_is_complete(name):
-    model = network()
-    opt, before = WINDOWS[name](model), [flat(model)]
-
-    def each():
-        now = flat(model)
-        assert opt.stepped == (not torch.equal(now, before[0]))
-        assert (opt.pending == 0) == opt.stepped
-        before[0] = now
-
-    train(model, opt, stream(), each)
-    assert 0 < opt.steps < opt.samples == 60
 
 
 def test_memory_is_one_copy_besides_the_average():
@@ -167,27 +151,6 @@ def test_own_gradients_are_left_as_they_were(make):
             assert p.grad is tensor and torch.equal(tensor, value)
 
 
-def test_state_goes_through_a_file_in_the_middle_of_a_level(make):
-    model, samples = network(), stream()
-    opt = make(model, output="average")
-    train(model, opt, samples[:31])
-    assert not opt.stepped or opt.steps == 31
-    file = io.BytesIO()
-    torch.save({"model": model.state_dict(), "opt": opt.state_dict()}, file)
-    train(model, opt, samples[31:])
-    file.seek(0)
-    saved = torch.load(file)  # weights only, the default
-    other = network(seed=9)
-    again = make(other, output="average")
-    train(other, again, samples[:9])  # of which the load must leave nothing
-    other.load_state_dict(saved["model"])
-    again.load_state_dict(saved["opt"])
-    train(other, again, samples[31:])
-    assert torch.equal(flat(other), flat(model))
-    with opt.averaged(), again.averaged():
-        assert torch.equal(flat(other), flat(model))
-
-
 @pytest.mark.parametrize("copying", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))])
 def test_deepcopy_and_pickle_go_on_alike(make, copying):
     """Also after two loads: each adds an option to torch's defaults that saved groups lack."""
@@ -222,11 +185,12 @@ def test_sums_keep_their_digits_under_bfloat16(make):
     assert pointers[0].isdisjoint(pointers[1])  # torch's own optimiser inside shares its state
 
 
-def test_mixed_dtypes_are_summed_each_in_its_own():
+@pytest.mark.parametrize("name", ["mag", "ladder"])
+def test_mixed_dtypes_are_summed_each_in_its_own(name):
     dtypes = torch.bfloat16, torch.float32
     mixed = [torch.nn.Parameter(torch.ones(3, dtype=d)) for d in dtypes]
     plain = [torch.nn.Parameter(torch.ones(3, dtype=torch.float64)) for _ in dtypes]
-    opts = mt.MAG(mixed, 2), mt.MAG(plain, 2)
+    opts = [GROUPED[name](params) for params in (mixed, plain)]
     for i in range(12):
         gradient = torch.tensor([0.5, -1.0, 0.25 * (i % 3)])
         for opt, params in zip(opts, (mixed, plain), strict=True):

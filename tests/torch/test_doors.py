@@ -1,7 +1,7 @@
 """What users of other optimisers expect: schedulers, weight decay, train and eval, loggers."""
 
-import copy
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -111,54 +111,27 @@ def test_eval_puts_the_average_in_and_train_the_parameters_back(make):
     assert torch.equal(flat(model), own)
 
 
-def test_a_run_saved_while_the_average_stands_in_goes_on(make):
-    """A checkpoint of the evaluation in which the parameters themselves are lost."""
-    model, other = network(), network(seed=5)
-    opt, again = make(model, output="average"), make(other, output="average")
-    train(model, opt, stream(31))
-    opt.eval()
-    saved = copy.deepcopy((model.state_dict(), opt.state_dict()))
-    opt.train()
-    other.load_state_dict(saved[0])
-    again.load_state_dict(saved[1])
-    with pytest.raises(RuntimeError, match=r"call train\(\) first"):
-        again.step()
-    again.train()
-    for each, optimiser in ((model, opt), (other, again)):
-        train(each, optimiser, stream(20, seed=3))
-    assert torch.equal(flat(model), flat(other))
+def test_last_keeps_nothing_and_says_so():
+    opt = mt.MAG(network().parameters(), output="last")
+    with pytest.raises(ValueError, match=r"averaged\(\) needs .* output='last'"), opt.averaged():
+        pass
+    assert not opt.run["swapped"]
 
 
-class Wrapper(torch.optim.Optimizer):
-    """As accelerate's: an optimiser that has another one, and passes on what it knows of."""
-
-    def __init__(self, optimizer):
-        self.optimizer = optimizer
-
-    def train(self):
-        if hasattr(self.optimizer, "train") and callable(self.optimizer.train):
-            self.optimizer.train()
-
-    def eval(self):
-        if hasattr(self.optimizer, "eval") and callable(self.optimizer.eval):
-            self.optimizer.eval()
-
-
-def test_the_average_of_a_wrapped_optimiser(make):
-    model = network()
-    opt = make(model, output="average")
-    train(model, opt, stream(30))
-    own, wrapped = flat(model), Wrapper(Wrapper(opt))
-    with mt.averaged(wrapped):
-        average = flat(model)
-    assert torch.equal(flat(model), own) and not torch.equal(average, own)
-    wrapped.eval()
-    assert torch.equal(flat(model), average)
-    wrapped.train()
-    assert torch.equal(flat(model), own)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_own_parameters_come_back_after_an_error_and_no_average_is_averaged(dtype):
+    model = network(dtype=dtype)
+    opt = MAKERS["mag"](model)
+    train(model, opt, stream(dtype=dtype))
+    now = flat(model)
+    with pytest.raises(RuntimeError, match=r"call train\(\) first"), opt.averaged():
+        assert not torch.equal(flat(model), now)
+        with opt.averaged():
+            pass
+    assert torch.equal(flat(model), now)
 
 
 def test_no_average_in_another_optimiser():
     adam = torch.optim.Adam(network().parameters())
     with pytest.raises(ValueError, match=r"be, or wrap, one of mixfree\.torch, not Adam"):
-        mt.averaged(Wrapper(adam))
+        mt.averaged(SimpleNamespace(optimizer=adam))

@@ -12,12 +12,6 @@ def make(request):
     return MAKERS[request.param]
 
 
-def test_several_devices():
-    there = torch.nn.Parameter(torch.zeros(2, device="meta"))
-    with pytest.raises(ValueError, match="params must be on one device, not on cpu and meta"):
-        mt.MAG([torch.nn.Parameter(torch.zeros(2)), there])
-
-
 def test_complex_parameters():
     with pytest.raises(ValueError, match="real floating-point tensors, not "):
         mt.MAG([torch.nn.Parameter(torch.zeros(2, dtype=torch.complex64))])
@@ -25,7 +19,7 @@ def test_complex_parameters():
 
 def test_refused_group_is_not_added():
     opt = mt.MAG([torch.nn.Parameter(torch.zeros(2))])
-    with pytest.raises(ValueError, match="one device"):
+    with pytest.raises(ValueError, match="params must be on one device, not on cpu and meta"):
         opt.add_param_group({"params": [torch.nn.Parameter(torch.zeros(2, device="meta"))]})
     assert len(opt.param_groups) == 1
 
@@ -40,12 +34,6 @@ def test_an_optimiser_that_evaluates_the_loss():
     inner = torch.optim.LBFGS([torch.nn.Parameter(torch.zeros(2))])
     with pytest.raises(ValueError, match="optimizer must step without evaluating the loss"):
         mt.MLMC(inner)
-
-
-def test_a_learning_rate_is_not_the_scale_of_a_ladder():
-    """``Ladder(params, 1e-3)`` in place of ``Adam(params, 1e-3)``, which would hardly move."""
-    with pytest.raises(TypeError, match="positional"):
-        mt.Ladder([torch.nn.Parameter(torch.zeros(2))], 1e-3)
 
 
 @pytest.mark.parametrize("make", [mt.MAG, mt.Ladder])

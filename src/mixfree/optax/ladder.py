@@ -1,5 +1,6 @@
 """The ladder for Optax: twin of :class:`mixfree.steps.Ladder` in compiled code, leaf by leaf."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,8 +23,7 @@ class LadderState(NamedTuple):
     skipped: jax.Array  # gradients that were not finite
     scale: Scale
     kappa: jax.Array
-    total: jax.Array
-    totals: jax.Array
+    totals: jax.Array  # V_j of every level j, and V_0 at the end
     carry: jax.Array
     halves: jax.Array
     sketched: jax.Array  # the squares of the sketch's coordinates
@@ -112,7 +112,7 @@ def _ladder(
         carries = output is not None and p.dtype != trees.wide(p.dtype)
         return jnp.zeros(p.shape if carries else 0, trees.wide(p.dtype))
 
-    def init(params: Any) -> LadderState:
+    def init(params: Any) -> Any:
         params = trees.real_arrays(params)
         x = trees.widened(params)
         kind, entries = trees.widest(x), trees.entries(x)
@@ -121,27 +121,24 @@ def _ladder(
         scale = rule.first_scale(jnp, alpha, first, trees.largest(x), rms)
         at, none = trees.sample(x, SAMPLE, kind), jnp.zeros((), jnp.uint32)
         other = output not in (None, "recent", "last")
-        state: LadderState = trees.separate(
-            LadderState(
-                steps=jnp.zeros((), jnp.int32),
-                skipped=none,
-                scale=Scale(*(zero + value for value in scale)),
-                kappa=zero + 1.0,
-                total=zero,
-                totals=jnp.zeros(LEVELS, kind),
-                carry=jnp.zeros(width, kind),
-                halves=jnp.zeros((LEVELS, width), kind),
-                sketched=jnp.zeros(width, kind),
-                squares=jax.tree.map(jnp.zeros_like, x),
-                weighted_sum=jnp.zeros_like(at),
-                origin=at,
-                mean=AverageState(none, x) if output == "recent" else x,
-                before=at,
-                output=AverageState(none, x) if other else (),
-                lost=jax.tree.map(nothing_lost, params),
-            )
+        state = LadderState(
+            steps=jnp.zeros((), jnp.int32),
+            skipped=none,
+            scale=Scale(*(zero + value for value in scale)),
+            kappa=zero + 1.0,
+            totals=jnp.zeros(LEVELS + 1, kind),
+            carry=jnp.zeros(width, kind),
+            halves=jnp.zeros((LEVELS, width), kind),
+            sketched=jnp.zeros(width, kind),
+            squares=jax.tree.map(jnp.zeros_like, x),
+            weighted_sum=jnp.zeros_like(at),
+            origin=at,
+            before=at,
+            mean=AverageState(none, x) if output == "recent" else x,
+            output=AverageState(none, x) if other else (),
+            lost=jax.tree.map(nothing_lost, params),
         )
-        return state
+        return jax.tree.map(jnp.copy, state)  # so that no two leaves are one: it can be donated
 
     def update(updates: Any, state: LadderState, params: Any = None, **extra: Any) -> Any:
         if params is None:
@@ -154,9 +151,10 @@ def _ladder(
         x = jax.tree.map(lambda a, e: a + e if e.size else a, x, state.lost)
         g = trees.cast_like(updates, x)
         sampled = trees.sample(g, SAMPLE, kind)
-        good = trees.acceptable(sampled if sampled.size == entries else g)
+        vector = sampled if sampled.size == entries else g
+        good = trees.acceptable(vector)
         # A gradient that is not finite counts as 0, and does not count as a step.
-        sampled, g = jax.tree.map(lambda a: jnp.where(good, a, 0.0), (sampled, g))
+        sampled, vector, g = jax.tree.map(lambda a: jnp.where(good, a, 0.0), (sampled, vector, g))
         steps = state.steps + good
         t = steps.astype(kind)
         share = good * rule.newest_share(t)
@@ -171,22 +169,15 @@ def _ladder(
         else:
             rbar = jnp.zeros_like(state.scale.rbar) + alpha
             after = after._replace(scale=state.scale._replace(rbar=rbar))
-        after = _climb(
-            after, trees.sample(sampled if sampled.size == entries else g, WIDTH, kind), block, good
-        )
+        after = _climb(after, trees.sample(vector, WIDTH, kind), block, good)
         lam, rbar = after.scale.lam, after.scale.rbar
         # Beyond this scale the run diverges, and stops.
         factor = jnp.where(lam > farthest(kind == jnp.float64), 0.0, rbar) / jnp.sqrt(state.kappa)
         factor = factor if output is None else -factor
-        pairs = jax.tree.map(lambda q, a: _normalised(q, a, lam), state.squares, g)
-        squares, u = jax.tree.transpose(jax.tree.structure(x), jax.tree.structure((0, 0)), pairs)
-        after = after._replace(squares=squares)
+        squares, u = trees.two_of(partial(_normalised, lam), state.squares, g)
         moved = jax.tree.map(lambda a: factor.astype(a.dtype) * a, u)
-        if output is None:
-            return trees.cast_like(moved, updates), after
-        pairs = jax.tree.map(_rounded, params, x, moved, state.lost)
-        changes, lost = jax.tree.transpose(jax.tree.structure(x), jax.tree.structure((0, 0)), pairs)
-        return trees.cast_like(changes, updates), after._replace(lost=lost)
+        moved, lost = trees.two_of(_rounded, params, x, moved, state.lost)
+        return trees.cast_like(moved, updates), after._replace(squares=squares, lost=lost)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
@@ -218,10 +209,10 @@ def _search(state: LadderState, g: jax.Array, x: Any, good: jax.Array) -> Ladder
 def _climb(state: LadderState, g: jax.Array, block: int, good: jax.Array) -> LadderState:
     """Add the sketch of λ√t·u to the levels, and update κ at the end of a block."""
     lam, t = state.scale.lam, state.steps.astype(g.dtype)
-    squares, u = _normalised(state.sketched, g, lam)
+    squares, u = _normalised(lam, state.sketched, g)
     sketched = lam * jnp.sqrt(t) * u
-    whole, carry = state.total + sketched @ sketched, state.carry + sketched
-    blocks = state.steps // block
+    totals = state.totals.at[-1].add(sketched @ sketched)
+    carry, blocks = state.carry + sketched, state.steps // block
 
     def rise(level: Any) -> Any:
         j, halves, totals, carry = level
@@ -234,17 +225,15 @@ def _climb(state: LadderState, g: jax.Array, block: int, good: jax.Array) -> Lad
         j, halves, totals, carry = jax.lax.while_loop(
             lambda level: (blocks >> level[0]) & 1 == 0, rise, start
         )
-        kappa = rule.inflation(totals, whole)
+        kappa = rule.inflation(totals[:-1], totals[-1])
         return halves.at[j].set(carry), totals, jnp.zeros_like(carry), kappa
 
-    levels = (state.halves, state.totals, carry, state.kappa)
+    levels = (state.halves, totals, carry, state.kappa)
     halves, totals, carry, kappa = trees.apply_if((state.steps % block == 0) & good, full, levels)
-    return state._replace(
-        halves=halves, totals=totals, carry=carry, kappa=kappa, total=whole, sketched=squares
-    )
+    return state._replace(halves=halves, totals=totals, carry=carry, kappa=kappa, sketched=squares)
 
 
-def _normalised(squares: jax.Array, g: jax.Array, lam: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _normalised(lam: jax.Array, squares: jax.Array, g: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return Q + (λ g)², and u = λ g/√Q."""
     weighted = lam.astype(g.dtype) * g
     squares = squares + weighted**2

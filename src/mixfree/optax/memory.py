@@ -12,7 +12,6 @@ from mixfree.base.checks import check_whole
 from mixfree.base.draws import RESERVOIR, SAMPLE
 from mixfree.dropins.reservoir import LARGEST_CAPACITY, check_batch
 from mixfree.optax.draws import key, word
-from mixfree.optax.trees import separate
 
 
 class MemoryState(NamedTuple):
@@ -62,8 +61,7 @@ def memory(capacity: int, draws: int = 1, seed: Any = 0) -> Memory:
         check_batch(_named(batch), {})
         kept = jax.tree.map(lambda rows: jnp.zeros((capacity, *rows.shape[1:]), rows.dtype), batch)
         keys = key(seed, RESERVOIR), key(seed, SAMPLE)
-        state: MemoryState = separate(MemoryState(jnp.zeros((), jnp.uint32), *keys, kept))
-        return state
+        return MemoryState(jnp.zeros((), jnp.uint32), *keys, kept)
 
     def mix(batch: Any, state: MemoryState) -> tuple[Any, MemoryState]:
         batch = jax.tree.map(jnp.asarray, batch)

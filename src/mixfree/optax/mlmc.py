@@ -16,44 +16,6 @@ from mixfree.optax.draws import key, trailing_zeros
 MAX_LEVEL = 30  # samples of a level are counted in 32 bits
 
 
-class Law(NamedTuple):
-    """Which samples make one gradient, and with which signs: twin of :class:`mixfree.MLMC`."""
-
-    levels: Any
-    horizon: int | None
-    share: Any  # C_J/2^J, the factor of the sum
-
-    def length(self, key: jax.Array, steps: jax.Array, samples: jax.Array) -> jax.Array:
-        """Return the length of the window after ``steps`` steps and ``samples`` samples."""
-        zeros = trailing_zeros(key, steps + jnp.uint32(1))
-        if self.levels is not None:
-            level = 1 + zeros % self.levels
-        else:
-            horizon = samples if self.horizon is None else jnp.uint32(self.horizon)
-            bit_length = 32 - jax.lax.clz(horizon).astype(jnp.int32)
-            level = jnp.where(1 + zeros < bit_length, 1 + zeros, 0)
-        length: jax.Array = jnp.uint32(1) << level.astype(jnp.uint32)
-        return length
-
-    def weight(self, position: jax.Array, length: jax.Array, dtype: Any) -> jax.Array:
-        """Return the weight of the sample at ``position`` (from 0) in a window."""
-        first = jnp.where(length == 1, 1.0, 1.0 / self.share - 1.0)
-        rest = jnp.where(2 * position >= length, 1.0, -1.0)
-        return jnp.where(position == 0, first, rest).astype(dtype)
-
-
-def law_of(levels: Any, weights: str, horizon: int | None) -> Law:
-    """Return the law of these settings; levels may be an array, which has no value to check."""
-    static = None if isinstance(levels, jax.Array) else levels
-    MLMC(static, weights, horizon)
-    if static is not None:
-        check_whole(static, "levels", most=MAX_LEVEL)
-    if horizon is not None:
-        check_whole(horizon, "horizon", most=2**MAX_LEVEL)
-    exact = levels is not None and weights == "exact"
-    return Law(levels, horizon, 1.0 - 0.5**levels if exact else 1.0)
-
-
 class MLMCState(NamedTuple):
     """The position in the current level, and the state of the inner transformation."""
 
@@ -98,35 +60,39 @@ def mlmc(
     >>> int(state.samples), int(state.steps)
     (6, 3)
     """
-    law = law_of(levels, weights, horizon)
+    static = None if isinstance(levels, jax.Array) else levels  # an array has no value to check
+    MLMC(static, weights, horizon)
+    for value, name, most in ((static, "levels", MAX_LEVEL), (horizon, "horizon", 2**MAX_LEVEL)):
+        if value is not None:
+            check_whole(value, name, most=most)
+    share = 1.0 - 0.5**levels if levels is not None and weights == "exact" else 1.0  # C_J/2^J
     if not (hasattr(inner, "init") and hasattr(inner, "update")):
         raise ValueError(f"inner must be an Optax transformation, not {shown(inner)}")
     inner = optax.with_extra_args_support(inner)
 
-    def init(params: Any) -> MLMCState:
+    def init(params: Any) -> Any:
         params = trees.real_arrays(params)
         none, sums = jnp.zeros((), jnp.uint32), jax.tree.map(jnp.zeros_like, trees.widened(params))
         counts = (none, none, none, none + 1, none)
-        state: MLMCState = trees.separate(
-            MLMCState(key(seed, LEVELS), *counts, sums, inner.init(params))
-        )
-        return state
+        state = MLMCState(key(seed, LEVELS), *counts, sums, inner.init(params))
+        return jax.tree.map(jnp.copy, state)  # so that no two leaves are one: it can be donated
 
     def update(updates: Any, state: MLMCState, params: Any = None, **extra: Any) -> Any:
         params, good = trees.real_arrays(params), trees.acceptable(updates)
-        opened = law.length(state.key, state.steps, state.samples)
+        opened = _length(levels, horizon, state)
         length = jnp.where(state.seen == 0, opened, state.length)
+        first = jnp.where(length == 1, 1.0, 1.0 / share - 1.0)
+        weight = jnp.where(2 * state.seen >= length, 1.0, jnp.where(state.seen == 0, first, -1.0))
 
         def add(total: jax.Array, gradient: jax.Array) -> jax.Array:
-            weight = law.weight(state.seen, length, total.dtype)
-            return total + jnp.where(good, weight * gradient, 0)
+            return total + jnp.where(good, weight.astype(total.dtype) * gradient, 0)
 
         total = jax.tree.map(add, state.sum, updates)
         full = good & (state.seen + 1 == length)
 
         def step(carry: Any) -> Any:
             _, total, before = carry
-            scale = jnp.where(length == 1, 1.0, law.share)
+            scale = jnp.where(length == 1, 1.0, share)
             direction = jax.tree.map(lambda x: scale.astype(x.dtype) * x, total)
             moved, after = inner.update(
                 trees.cast_like(direction, updates), before, params, **extra
@@ -149,6 +115,18 @@ def mlmc(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
+def _length(levels: Any, horizon: int | None, state: MLMCState) -> jax.Array:
+    """Twin of :meth:`mixfree.MLMC.length`: of the window that begins now."""
+    zeros = trailing_zeros(state.key, state.steps + jnp.uint32(1))
+    if levels is not None:
+        level = 1 + zeros % levels
+    else:
+        end = state.samples if horizon is None else jnp.uint32(horizon)
+        bit_length = 32 - jax.lax.clz(end).astype(jnp.int32)
+        level = jnp.where(1 + zeros < bit_length, 1 + zeros, 0)
+    return jnp.uint32(1) << level.astype(jnp.uint32)
+
+
 class AdaGradNormState(NamedTuple):
     """Square root of the sum of all squared norms so far."""
 
@@ -156,9 +134,7 @@ class AdaGradNormState(NamedTuple):
 
 
 def adagrad_norm(alpha: Any = 1.0) -> optax.GradientTransformation:
-    """Scale updates by AdaGrad-Norm, with one step size for the whole tree.
-
-    Twin of :class:`mixfree.steps.AdaGradNorm`.
+    """Scale updates as :class:`mixfree.steps.AdaGradNorm`, with one step size for the whole tree.
 
     Parameters
     ----------
@@ -202,10 +178,8 @@ def mag(
     ----------
     levels, weights, horizon, seed
         As in :func:`mlmc`.
-    alpha
-        Scale of the steps; may be an array.
-    output
-        ``"average"``, ``"weighted"``, ``"recent"`` or ``"last"``: what :func:`averaged` returns.
+    alpha, output
+        As in :func:`adagrad_norm` and :func:`averaging`.
 
     Examples
     --------

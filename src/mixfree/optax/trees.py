@@ -39,9 +39,10 @@ def cast_like(tree: Any, like: Any) -> Any:
     return jax.tree.map(lambda x, y: x if x.dtype == y.dtype else x.astype(y.dtype), tree, like)
 
 
-def separate(tree: Any) -> Any:
-    """Copy every leaf, so that the tree can be donated to ``jit``."""
-    return jax.tree.map(jnp.copy, tree)
+def two_of(function: Callable[..., Any], tree: Any, *others: Any) -> tuple[Any, Any]:
+    """Apply a function with two results to leaves, and return two trees."""
+    pairs = jax.tree.map(function, tree, *others)
+    return tuple(jax.tree.map(lambda _, pair, i=i: pair[i], tree, pairs) for i in (0, 1))
 
 
 def apply_if(flag: jax.Array, change: Callable[[Any], Any], carry: Any) -> Any:

@@ -14,7 +14,6 @@ GOOD = [[0.9, 0.1], [0.4, 0.6]]
         ([[1.2, -0.2], [0.5, 0.5]], None, r"row 1, column 2 of P is -0\.2: negative"),
         ([[np.nan, 1.0], [0.5, 0.5]], None, r"row 1, column 1 of P is nan: not a number"),
         ([[0.5, 0.5]], None, r"square matrix, but its shape is \(1, 2\)"),
-        (np.zeros((0, 0)), None, "no states"),
         (sparse.coo_array([[0, 1.0], [-1.0, 2.0]]), None, r"row 2, column 1 of P is -1\.0: neg"),
         (sparse.csr_array(np.eye(2) * 1j), None, "real numbers"),
         (GOOD, ["a", "b", "c"], "3 names, but P has 2 states"),

@@ -34,7 +34,6 @@ def test_states_are_the_nodes_and_weights_count():
         (lambda: birth_death([0.5], [0.0]), r"up\[0\] = 0\.5 leads out"),
         (lambda: birth_death([0.9, 0.9, 0], [0, 0.9, 0.9]), r"up\[1\] \+ down\[1\] is above 1"),
         (lambda: birth_death([0.9, 0.0], [0.0]), "one length"),
-        (lambda: random_walk(networkx.Graph()), "no nodes"),
         (lambda: random_walk(networkx.Graph({0: [1], 2: []})), "node 2 has no outgoing edge"),
         (lambda: random_walk(networkx.Graph({0: {1: {"weight": -1}}})), "from 0 to 1 has a neg"),
         (lambda: random_walk(networkx.DiGraph([(0, 1)]), "metropolis"), "edges that go both ways"),

@@ -4,7 +4,6 @@ import gymnasium
 import numpy as np
 import pytest
 
-from mixfree.chains import winning_streak
 from mixfree.td import RewardProcess, rescaled
 
 PROCESSES = 200
@@ -66,13 +65,6 @@ def test_values_solve_the_bellman_equation_and_weights_are_stationary(processes)
         if process.start is not None:
             flow += (process.stationary @ process.ending) * process.start
         np.testing.assert_allclose(flow, process.stationary, rtol=0, atol=1e-14)
-
-
-def test_tabular_fixed_point_is_the_value_function_however_rare_a_state():
-    chain = winning_streak(50).reversal()
-    process = RewardProcess(chain.P, np.arange(50.0), 0.9, np.eye(50))
-    assert process.stationary.min() < 1e-14
-    np.testing.assert_allclose(process.theta_star, process.values, rtol=1e-9)
 
 
 def test_errors_are_weighted_squares():

@@ -45,13 +45,15 @@ def test_concentration_term_by_term():
 
 def test_rates_term_by_term():
     """Lemma 3.1 sums over levels; the theorems have the same two terms, with their own factors."""
-    errors = [bounds.mean_square_error(2**j, 5.0, 3, 1000) for j in range(10)]
-    levels = sum(2**j * 2 * (errors[j] + errors[j - 1]) for j in range(1, 10))
-    moment = bounds.second_moment(5.0, 3, 1000)
+    T = 3 * 10**7  # at which no bound is the trivial one
+    errors = [bounds.mean_square_error(2**j, 5.0, 3, T) for j in range(25)]
+    levels = sum(2**j * 2 * (errors[j] + errors[j - 1]) for j in range(1, 25))
+    moment = bounds.second_moment(5.0, 3, T)
     assert moment == pytest.approx(2 * 5.0**2 + 2 * levels)
-    error = bounds.mean_error(512, 5.0, 3, 1000)
-    expected = 4.0 * math.sqrt(2 * 1000 * moment) / 1000 + 4.0 * error
-    assert bounds.convex_rate(5.0, 4.0, 3, 1000) == pytest.approx(expected)
-    assert bounds.td_rate(1.0, 2.0, 0.8, 3, 1000) == pytest.approx(expected / 0.2)
-    expected = (2 * 1.5 + 0.7) * math.sqrt(1000 * moment) / 1000 + 5.0 * error
-    assert bounds.nonconvex_rate(5.0, 1.5, 0.7, 3, 1000) == pytest.approx(expected)
+    error = bounds.mean_error(2**24, 5.0, 3, T)
+    assert error < 2.0
+    expected = 4.0 * math.sqrt(2 * T * moment) / T + 4.0 * error
+    assert bounds.convex_rate(5.0, 4.0, 3, T) == pytest.approx(expected)
+    assert bounds.td_rate(1.0, 2.0, 0.8, 3, T) == pytest.approx(expected / 0.2)
+    expected = (2 * 1.5 + 0.7) * math.sqrt(T * moment) / T + 5.0 * error
+    assert bounds.nonconvex_rate(5.0, 1.5, 0.7, 3, T) == pytest.approx(expected)

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from mixfree.reproduce.engine.report import Settings
-from mixfree.reproduce.paper.problem import Regression
+from mixfree.reproduce.paper.problem import Regression, mixing_time
 from mixfree.reproduce.theory import measures
-from mixfree.reproduce.theory.claims import claims, equality_claim
+from mixfree.reproduce.theory.claims import claims, equality_claim, in_mixing
 from mixfree.reproduce.theory.experiment import cells, measure
 from mixfree.reproduce.theory.measures import Windows, second_moments
+from tests.reproduce.helpers import cross
 
 HORIZON = 1 << 8
 CLOSED = ("Eq. (7): E", "Lemma 3.1: E‖")
@@ -84,6 +85,13 @@ def test_an_equality_is_decided_by_the_worst_interval():
             equality_claim("t", {"a": (exact, [1.0] * 4), "b": (other, [1.0] * 4)}).holds is holds
         )
     assert equality_claim("t", {"a": ([2.0], [1.0])}).holds is None
+
+
+def test_exponents_in_the_mixing_time_are_those_of_the_longest_runs():
+    rows = cross(quantity=["error"], p=(0.1, 0.01), size=(8, 64), seed=range(3))
+    for row in rows:
+        row["value"] = mixing_time(row["p"]) ** (0.3 if row["size"] == 64 else 2.0)
+    assert in_mixing(rows, "error").value == pytest.approx(0.3)
 
 
 PROBLEM = Regression.draw(seed=2, per_state=2, dimension=3)

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from mixfree.base.draws import KEPT, key
-from mixfree.base.reservoir import Slots, slots_of
 from mixfree.base.sample import UniformSample, keys_of
+from mixfree.base.slots import Slots, slots_of
 from tests.helpers import assert_same_bits
 
 SIZE, COUNT, SEEDS, BINS = 40, 1000, 250, 20

@@ -13,7 +13,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.draws import RESERVOIR, SAMPLE, Key, below, below_each, bits, key
-from mixfree.base.reservoir import slots_of
+from mixfree.base.slots import slots_of
 from mixfree.base.state import State
 
 LARGEST_CAPACITY = 2**31 - 1

@@ -9,7 +9,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.draws import DRAWN, KEPT, Key, below, key
-from mixfree.base.reservoir import Slots
+from mixfree.base.slots import Slots
 from mixfree.base.state import State
 from mixfree.gradients.window import Window, WindowState
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.draws import below_each
-from mixfree.base.reservoir import Slots, slots_of
+from mixfree.base.slots import Slots, slots_of
 from mixfree.base.state import RunState, loading
 from mixfree.gradients import ForwardReplay, Replay, Reservoir
 from mixfree.kernels.draws import below

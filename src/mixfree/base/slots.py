@@ -21,7 +21,7 @@ def slots_of(key: Key, size: int, first: int, count: int) -> Array:
     --------
     >>> from mixfree.base.draws import RESERVOIR, key
     >>> slots_of(key(0, RESERVOIR), 3, 0, 6)
-    array([0, 1, 2, 0, 3, 1])
+    array([0, 1, 2, 0, 4, 2])
     """
     numbers = np.arange(first, first + count, dtype=np.uint64)
     drawn = below_each(key, numbers, numbers + np.uint64(1))

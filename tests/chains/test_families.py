@@ -37,7 +37,6 @@ def test_states_are_the_nodes_and_weights_count():
         (lambda: random_walk(networkx.Graph({0: [1], 2: []})), "node 2 has no outgoing edge"),
         (lambda: random_walk(networkx.Graph({0: {1: {"weight": -1}}})), "from 0 to 1 has a neg"),
         (lambda: random_walk(networkx.DiGraph([(0, 1)]), "metropolis"), "edges that go both ways"),
-        (lambda: random_walk(networkx.path_graph(3), "uniform"), "weights must be one of 'degree'"),
     ],
 )
 def test_wrong_parameters(build, message):

@@ -108,7 +108,6 @@ BOX = gymnasium.spaces.Box(0.0, 1.0)
     ("ask", "message"),
     [
         (lambda: policy_matrix("greedy", 3, 4), "'uniform', a table or a function, not 'greedy'"),
-        (lambda: policy_matrix([0, 1], 3, 4), "an action for each of the 3 states"),
         (lambda: policy_matrix([0, 1, 4], 3, 4), "actions from 0 to 3"),
         (lambda: policy_matrix(np.full((3, 4), 0.3), 3, 4), "not negative and sum to 1"),
         (lambda: policy_matrix(max, 3, 4), "or a table here: .* not <built-in function max>"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from mixfree.td import FourierBasis, RadialBasis, TileCoding, rescaled
+from mixfree.td import FourierBasis, RadialBasis, TileCoding
 from mixfree.td.features import as_features
 
 LOW, HIGH = [-1.0, 0.0, 5.0], [1.0, 0.5, 9.0]
@@ -121,7 +121,6 @@ def test_a_matrix_dense_or_sparse_is_read_by_state():
         (lambda: MAPS[0]([0.0, 0.0]), "each observation must be 3 numbers"),
         (lambda: MAPS[0].rows([[0.0], [1.0, 2.0]]), r"3 numbers, not \[\[0.0\]"),
         (lambda: MAPS[0]([0.0, 0.0, np.nan]), "an observation must be finite"),
-        (lambda: rescaled([1.0, 2.0]), "features must be a matrix"),
     ],
 )
 def test_wrong_arguments_are_named(make, message):

@@ -61,6 +61,7 @@ WRONG = {
 def test_the_rate_is_that_of_algorithm_1_and_of_no_other(rows, monkeypatch, name):
     """A bound that holds for an optimiser that never moves would be no check."""
     settings = Settings(samples=1 << 12, seeds=8, p=(0.5, 0.05))
+    assert measures.algorithm(8)["options"]["alpha"] == pytest.approx(2**0.5)  # D/√2
     if name is not None:
         monkeypatch.setattr(measures, "algorithm", lambda horizon: WRONG[name][0])
     # How many steps there are is seen in short runs.

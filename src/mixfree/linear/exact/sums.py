@@ -12,10 +12,6 @@ from mixfree.base.state import State
 from mixfree.linear.exact.mapping import ColumnMap
 
 MAX_OFFSET = 16.0  # (mean/deviation)² up to which sums about another origin lose four bits
-MAX_STACKED_ROWS = 1024  # rows per block below which multiplying all blocks at once is faster
-MAX_STACKED_TARGETS = 16  # targets up to which columns and targets are multiplied in one product
-PIECE_VALUES = 1 << 17  # values multiplied at a time, which stay in a cache: 1 MB
-MIN_PIECE_ROWS = 1024  # least rows multiplied at a time: with fewer, BLAS is slower
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +143,18 @@ def _sums_about(
     n, columns = x.shape[-2:]
     if origin is not None:
         x, y = x - origin[..., None, :columns], y - origin[..., None, columns:]
-    scatter, cross, ends = _products(x, y, None if weights is None else np.sqrt(weights)[..., None])
-    weight = np.asarray(np.full(x.shape[:-2], float(n)) if weights is None else weights.sum(-1))
-    total = np.concatenate([cross[..., -1], ends[..., 0, :]], axis=-1)
-    diagonal = np.concatenate([_diagonal(scatter), ends[..., 1, :]], axis=-1)
+    others = np.ones((*y.shape[:-1], y.shape[-1] + 1))
+    others[..., :-1] = y
+    weight = np.full(x.shape[:-2], float(n))
+    if weights is not None:
+        weight, root = np.asarray(weights.sum(-1)), np.sqrt(weights)[..., None]
+        x, others = x * root, others * root
+    # NumPy multiplies a matrix with itself in half the time, symmetric to the last bit.
+    scatter, cross, ends = (
+        a.swapaxes(-1, -2) @ b for a, b in ((x, x), (x, others), (others, others))
+    )
+    total = np.concatenate([cross[..., -1], ends[..., -1, :-1]], axis=-1)
+    diagonal = np.concatenate([_diagonal(scatter), _diagonal(ends)[..., :-1]], axis=-1)
     mean = total / weight[..., None]
     far = total * mean
     # All rows of a small block may be equal, so blocks are judged together.
@@ -170,43 +174,6 @@ def not_negative(scatter: Array) -> Array:
     squares = np.einsum("...ii->...i", scatter)  # a view
     np.maximum(squares, 0.0, out=squares)
     return scatter
-
-
-def _products(x: Array, y: Array, root: Array | None) -> tuple[Array, Array, Array]:
-    """Return products of columns, those of columns with targets and 1, and of each target.
-
-    The last has the sums of the targets and of their squares.
-    """
-    n, columns = x.shape[-2:]
-    if x.ndim > 2 and n >= MAX_STACKED_ROWS:
-        roots = [None] * len(x) if root is None else root
-        scatter, cross, ends = map(np.stack, zip(*map(_products, x, y, roots), strict=True))
-        return scatter, cross, ends
-    others = np.ones((*y.shape[:-1], y.shape[-1] + 1))
-    others[..., :-1] = y
-    others = others if root is None else others * root
-    ones = np.ones(n) if root is None else root[..., 0]
-    if x.ndim == 2:
-        scatter, cross = np.zeros((columns, columns)), np.zeros((columns, others.shape[1]))
-        length = max(1 << (PIECE_VALUES // max(columns, 1)).bit_length() >> 1, MIN_PIECE_ROWS)
-        for piece in (slice(start, start + length) for start in range(0, n, length)):
-            rows = x[piece] if root is None else x[piece] * root[piece]
-            # NumPy multiplies a matrix with itself in half the time, symmetric to the last bit.
-            scatter += rows.T @ rows
-            cross += rows.T @ others[piece]
-    else:
-        rows = x if root is None else x * root
-        if others.shape[-1] <= MAX_STACKED_TARGETS:  # copied side by side, for one product
-            both = np.concatenate([rows, others], axis=-1)
-            gram = both.swapaxes(-1, -2) @ both
-            scatter, cross = gram[..., :columns, :columns], gram[..., :columns, columns:]
-        else:
-            scatter, cross = (rows.swapaxes(-1, -2) @ each for each in (rows, others))
-    y = others[..., :-1]
-    ends = np.stack(
-        [np.einsum("...n,...nt->...t", ones, y), np.einsum("...nt,...nt->...t", y, y)], -2
-    )
-    return scatter, cross, ends
 
 
 def _added(apart: Array, *parts: Sums) -> tuple[Array, Array, Array]:

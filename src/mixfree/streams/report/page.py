@@ -22,7 +22,7 @@ __all__ = ["MARK", "page", "write_page"]
 
 MARK = b'content="mixfree report"'  # in the head of every page
 LISTED = 300  # most columns, weights or files in a table
-UNBROKEN = r"(?<!\S)--\w[\w-]*|\d[.\d]*e-\d+"
+UNBROKEN = r"(?<!\S)--\w[\w-]*|&lt; [.\d]+|\d[.\d]*e-\d+"
 Words = Callable[[str], str]
 
 

@@ -216,3 +216,16 @@ def test_a_wrong_state_is_refused(path, spoil, message):
     inner[path[-1]] = spoil(inner[path[-1]])
     with pytest.raises(ValueError, match=message):
         fit.restored(state, "fit")
+
+
+def test_columns_that_are_contiguous_give_the_same_bits_as_rows():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(40_000, 7)) + 3.0
+    targets = rows @ np.arange(7.0) + rng.normal(size=40_000)
+    by_row, by_column = SquaredFit(7), SquaredFit(7)
+    by_row.add(rows, targets)
+    for part in (slice(0, 1), slice(1, 777), slice(777, 30_000), slice(30_000, None)):
+        by_column.add(np.asfortranarray(rows[part]), targets[part])
+    assert by_column.weights().tobytes() == by_row.weights().tobytes()
+    ends = (np.asarray(fit.inference.conf_int()) for fit in (by_column, by_row))
+    assert next(ends).tobytes() == next(ends).tobytes()

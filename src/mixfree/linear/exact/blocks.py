@@ -19,14 +19,14 @@ Block = tuple[Array, Array, Array | None]  # rows, targets and weights
 
 PARTS = 8  # the next block has at most 1/PARTS of the rows so far
 CODED_ROWS = 1 << 15  # per block of rows with codes
-MAX_PRODUCT_VALUES = 1 << 19  # per matrix product: they stay in a cache
+MAX_PRODUCT_VALUES = 1 << 19  # per block: they stay in a cache
 MIN_BLOCK = 1024  # rows of the first blocks, or 8 per column
 LONG_BLOCKS = 4  # blocks that are summed as one, once there are enough rows
 MAX_BLOCK_VALUES = 1 << 21  # values of such a long block: 16 MB
 
 
 def block_rows(columns: int) -> int:
-    """Return the rows per matrix product: a power of two from 256 to 8,192, at least ``columns``.
+    """Return the rows per block: a power of two from 256 to 8,192, at least ``columns``.
 
     Sums of size columns² are added once per block, which must not cost more than the product.
     """

@@ -115,8 +115,8 @@ class StreamClassifier(ClassifierMixin, StreamModel):
     def predict_set(self, X: Any, level: float = 0.9) -> Array:
         """Return which classes are in the prediction set of each row: rows × classes.
 
-        A set contains the class of a new row with probability ``level`` in the long run, from rows
-        that were predicted before they were learnt (exact method only).
+        A set contains the class of a new row with probability ``level`` in the long run, or more,
+        since it is never empty; from rows predicted before they were learnt (exact method only).
 
         Examples
         --------

@@ -6,11 +6,15 @@ import pytest
 
 import mixfree as mf
 from mixfree.core.methods import start_method
-from mixfree.linear.advance import _advance_by_reference, advance_linear
+from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Squared
 from tests.helpers import assert_same_bits, assert_states_close
 
 ROWS, COLUMNS, SIZE = 400, 4, 30
+
+
+class Reference(Squared):
+    """The loss without a kernel."""
 
 
 def data(dtype=np.float64):
@@ -39,7 +43,7 @@ def test_as_the_reference(name, draws, options, dtype):
     twin, reference = (start(name, draws, dtype, **options) for _ in range(2))
     rows, targets, weights = data(dtype)
     advance_linear(twin, Squared(), rows, targets, weights=weights)
-    _advance_by_reference(reference, Squared(), (rows, targets, weights), range(ROWS), 0.0)
+    advance_linear(reference, Reference(), rows, targets, weights=weights)
     close = 1e-9 if dtype == np.float64 else 1e-4
     assert_states_close(twin.state_dict(), reference.state_dict(), close)
     kept = reference.state_dict()["gradient"]["sample"]["columns"]
@@ -64,11 +68,10 @@ def test_the_same_bits_however_cut():
 
 def refused(sample, rows, targets):
     """The kernel and the reference after both have refused the gradient of a sample."""
-    twin, reference, given = start(), start(), (rows, targets, np.zeros(0))
-    with pytest.raises(ValueError, match=f"gradient of sample {sample} is not finite"):
-        advance_linear(twin, Squared(), rows, targets)
-    with pytest.raises(ValueError, match=f"gradient of sample {sample} is not finite"):
-        _advance_by_reference(reference, Squared(), given, range(ROWS), 0.0)
+    twin, reference = start(), start()
+    for opt, loss in ((twin, Squared()), (reference, Reference())):
+        with pytest.raises(ValueError, match=f"gradient of sample {sample} is not finite"):
+            advance_linear(opt, loss, rows, targets)
     return twin, reference
 
 

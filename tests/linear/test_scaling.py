@@ -7,13 +7,7 @@ import mixfree as mf
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.learner import Learner
 from mixfree.linear.losses import Squared, predictions
-from mixfree.linear.scaling import (
-    LIMIT,
-    Rescaling,
-    RunningScale,
-    Units,
-    original,
-)
+from mixfree.linear.scaling import LIMIT, Rescaling, RunningScale, Units
 from tests.helpers import assert_same_bits
 
 COLUMNS = 4
@@ -103,7 +97,8 @@ def test_points_are_the_same_function_and_gradients_its_gradient(intercepts):
 
 
 def test_weights_shrink_where_the_scale_grew():
-    old, new = original(COLUMNS), Units(np.zeros(COLUMNS), np.array([1.0, 10.0, 0.5, 1.0]))
+    zero = np.zeros(COLUMNS)
+    old, new = Units(zero, zero + 1.0), Units(zero, np.array([1.0, 10.0, 0.5, 1.0]))
     kept = Rescaling(1, 0, old, new).points(np.ones(COLUMNS))
     np.testing.assert_allclose(kept, [1.0, 0.1, 0.5, 1.0])
 

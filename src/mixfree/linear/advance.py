@@ -62,8 +62,12 @@ def advance_linear(
     l2 = check_not_negative(l2, "l2")
     if opt.has_twin and has_twin(loss):
         opt.advance(_kernel(loss, l2), (x, y, factors), indices)
-    else:
-        _advance_by_reference(opt, loss, (x, y, factors), indices, l2)
+        return
+    for r in indices:  # the same in NumPy
+        for row, target, weight in opt.offer((x[r], y[r], factors[r] if factors.size else 1.0)):
+            with np.errstate(over="ignore", invalid="ignore"):  # tell refuses such gradients
+                gradient = linear_gradient(loss, opt.x, row, target, l2, float(weight))
+            opt.tell(gradient)
 
 
 def _kernel(loss: Loss, l2: float) -> Any:
@@ -77,23 +81,6 @@ def _kernel(loss: Loss, l2: float) -> Any:
         return int(linear(plan, run, twin, l2, margins, samples, kept, order))
 
     return kernel
-
-
-def _advance_by_reference(
-    opt: Optimizer,
-    loss: Loss,
-    arrays: tuple[Array, Array, Array],
-    order: Array | range,
-    l2: float,
-) -> None:
-    """Run the loop in NumPy, for a part or a loss without a compiled twin."""
-    rows, targets, weights = arrays
-    for r in order:
-        sample = (rows[r], targets[r], weights[r] if weights.size else 1.0)
-        for row, target, weight in opt.offer(sample):
-            with np.errstate(over="ignore", invalid="ignore"):  # tell refuses such gradients
-                gradient = linear_gradient(loss, opt.x, row, target, l2, float(weight))
-            opt.tell(gradient)
 
 
 def _check_arrays(

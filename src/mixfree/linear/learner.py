@@ -20,7 +20,7 @@ from mixfree.domains import Ball
 from mixfree.gradients import Replay, Reservoir
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Logistic, Loss, Softmax, predictions
-from mixfree.linear.scaling import Rescaling, RunningScale, original
+from mixfree.linear.scaling import Rescaling, RunningScale, Units
 from mixfree.linear.sparse import SparseLinear, runs_sparse
 from mixfree.steps import Profile
 
@@ -93,8 +93,9 @@ class Learner:
         """The output point in the units of the rows: one row per output, the intercept last."""
         point, outputs = self._running.average, self.loss.outputs
         if self._scale is not None:
-            units = self._scale.current, original(self.columns)
-            point = Rescaling(outputs, self._intercept, *units).function(point)
+            own = Units(np.zeros(self.columns), np.ones(self.columns))
+            change = Rescaling(outputs, self._intercept, self._scale.current, own)
+            point = change.function(point)
         return point.reshape(outputs, -1)
 
     @property

@@ -69,11 +69,6 @@ class RunningScale(State):
         return before, self.current
 
 
-def original(columns: int) -> Units:
-    """Return the units in which rows are given."""
-    return Units(np.zeros(columns), np.ones(columns))
-
-
 class Rescaling:
     """A change of the columns' units, applied to a run over standardised rows.
 

@@ -296,8 +296,6 @@ class GlmFit(Fit):
     def restored(self, plain: Any, what: str) -> Self:
         """Return the fit from which ``plain`` was made, after checking it."""
         twin = shallow(self)
-        for each in plain["streams"]:
-            check_whole(each, "seed of the state", least=0, most=2**64 - 1)
         twin.size = check_whole(plain["size"], "size of the state", most=2**31)
         twin._sample = UniformSample(twin.size, (*plain["streams"], self.seed)[0])
         twin._sums = StreamSums(*self._functions)

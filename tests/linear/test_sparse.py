@@ -137,17 +137,10 @@ def test_what_moves_weights_that_a_row_does_not_have_is_left_to_dense_rows():
         np.testing.assert_allclose(one.weights, other.weights, rtol=1e-12)
 
 
-def test_the_learner_begins_as_with_dense_rows_and_is_whole_after_an_error():
-    """The first distance comes from the first row; a refused call leaves no trace, even of that."""
+def test_the_learner_begins_as_with_dense_rows():
+    """The first distance comes from the first row."""
     rows, targets = data()
     pair = [Learner(Squared(), COLUMNS, "ladder", scale=None) for _ in range(2)]
-    bad = np.ones(ROWS)
-    bad[650] = np.inf
-    for learner in pair:
-        before = copy.deepcopy(learner.state_dict())
-        with pytest.raises(ValueError, match="sample 651 is not finite"):
-            learner.advance(rows, targets, bad)
-        assert pickle.dumps(learner.state_dict()) == pickle.dumps(before)
     pair[0].advance(rows, targets)
     pair[1].advance(rows.toarray(), targets)
     np.testing.assert_allclose(pair[0].weights, pair[1].weights, rtol=1e-9, atol=1e-12)
@@ -156,7 +149,7 @@ def test_the_learner_begins_as_with_dense_rows_and_is_whole_after_an_error():
 
 
 @pytest.mark.parametrize("output", ["weighted", "tail", "random"])
-@pytest.mark.parametrize("start", [100, 127])
+@pytest.mark.parametrize("start", [0, 100, 127])
 @pytest.mark.parametrize(
     "loss, columns", [(Squared(), 20_000), (Softmax(3), 20_000), (Squared(), 60)]
 )
@@ -167,7 +160,8 @@ def test_a_few_rows_that_are_refused_leave_no_trace(output, start, loss, columns
     """
     rows, targets = data(loss, columns)
     learner = Learner(loss, columns, "ladder", scale=None, output=output, options={"block": 4})
-    learner.advance(rows[:start], targets[:start])
+    if start:  # else a refused call leaves no trace of the first distance, either
+        learner.advance(rows[:start], targets[:start])
     before = pickle.dumps(learner.state_dict())
     weights = np.append(np.ones(5), np.inf)
     few = rows[start : start + 6]

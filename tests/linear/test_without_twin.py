@@ -74,15 +74,3 @@ def test_a_loss_of_ones_own():
     assert_same_bits(opt.state_dict(), expected.state_dict())
     model = StreamRegressor(loss=Pinball(), method="ladder").fit(ROWS, TARGETS)
     assert model.score(ROWS, TARGETS) > 0.5
-
-
-def test_a_loss_of_ones_own_is_replayed_as_by_a_kernel():
-    """Caught: samples that are told as they come instead of when their turn is."""
-
-    class Mine(Squared):
-        pass
-
-    pair = [mf.SGDER(np.zeros(4), mixing_time=2, buffer=8) for _ in range(2)]
-    advance_linear(pair[0], Squared(), ROWS, TARGETS)
-    advance_linear(pair[1], Mine(), ROWS, TARGETS)
-    np.testing.assert_allclose(pair[0].x, pair[1].x, rtol=1e-12)

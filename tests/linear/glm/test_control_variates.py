@@ -97,6 +97,13 @@ def test_no_other_beta_leaves_less_variance(solved):
                 assert left(best + move * (np.arange(best.shape[1]) == j)) > left(best)
 
 
+def test_beta_is_that_of_the_minimum(solved):
+    """Catches a β chosen where the search began, which explains slopes of other weights."""
+    problem, point = solved
+    used = point.objective.correction.beta
+    assert np.abs(used - problem.controls.best_beta(point)).max() < 1e-3
+
+
 def test_the_gap_is_half_the_error_in_the_metric_of_the_hessian(fit):
     """Catches a finite stream taken for an infinite one, and variances of signs for normal ones."""
     (problem, point), inference = fit.solution, fit.inference

@@ -13,6 +13,7 @@ from mixfree.linear.losses import Huber, Robust
 
 LEAST_PENALTY = 1e-8  # default ridge of standardised columns per row
 ROUGH_DECREMENT = 1e-4  # relative Newton decrement that is enough for intermediate weights
+BETA_DECREMENT = 1e-8  # the same for weights at which β is chosen
 MAX_PENALTY = 1e100  # of a column that hardly varies, with a penalty in the units of the rows
 MAX_RIDGE_STEPS, RIDGE_CLOSE = 20, 0.05  # fits for the ridge, and its relative change at the end
 FIRST_RIDGE, MAX_RIDGE = 1.0, 1e6  # beside the sum of the rows' losses
@@ -133,7 +134,12 @@ class Problem:
         """Minimise the loss from a point; with ``seek``, find out whether it has a minimum."""
         if self.controls is None:
             return minimise(point, close, seek)
-        # Beside a ridge, the curvature of the sums is of no use, and may leave no minimum.
-        corrected = self.controls.corrected(point, convex=self.ridge > 0.0)
-        found = minimise(corrected.at(point.theta), close, seek)
-        return minimise(point, close) if found.unbounded and not seek else found
+        found = point
+        # β explains the slopes at the weights where it is chosen, so it is chosen twice.
+        for each in dict.fromkeys((max(close, BETA_DECREMENT), close)):
+            # Beside a ridge, the curvature of the sums is of no use, and may leave no minimum.
+            corrected = self.controls.corrected(found, convex=self.ridge > 0.0)
+            found = minimise(corrected.at(found.theta), each, seek)
+            if found.unbounded:
+                return found if seek else minimise(point, close)
+        return found

@@ -15,7 +15,7 @@ from benchmarks.table import show
 
 FIT = "import sys; from mixfree.cli import main; main(sys.argv[1:])"
 REPETITIONS = 3
-WANTED = 1.6
+WANTED = 1.7
 
 
 def seconds(path, workers, folder):

@@ -5,7 +5,7 @@ ROWS=1e7 python benchmarks/run.py billion
 The parts, 16 bytes per row, are written to a temporary folder and removed at the end. The weights
 are compared with the closed form, whose sums are made as the parts are written, and with the truth.
 DuckDB and Polars only sum the products of columns, of a tenth of the parts. The figure of the cost
-is written to ``results/billion-cost.png``.
+is written to ``results/bench-billion``.
 """
 
 import os
@@ -168,5 +168,5 @@ def main():
     ]
     head = ("reading, µs per row", "fit, µs per row", "ratio")
     show("The cost by columns, one process", ("columns", *head), lines)
-    os.makedirs("results", exist_ok=True)
-    draw(by_rows, by_columns, "results/billion-cost.png")
+    os.makedirs("results/bench-billion", exist_ok=True)
+    draw(by_rows, by_columns, "results/bench-billion/billion-cost.png")

@@ -103,15 +103,21 @@ def command(path, model):
     return ["fit", path, "--target", "y", "--model", model, "--force", "-q"]
 
 
-def both(path, model):
-    """Return the CPU seconds of reading a folder or file with one thread, and of fitting it."""
+def both(path, model, repetitions=5):
+    """Return the least CPU seconds of reading a folder or file with one thread, and of fitting it.
+
+    The least of several, since the system's share of reading varies threefold from run to run.
+    """
     script = reading.ALONE + reading.PARQUET.replace(
         "pq.ParquetFile(path).iter_batches(65_536)",
         "(batch for each in sorted(pathlib.Path(path).glob('*.parquet')) or [path]"
         " for batch in pq.ParquetFile(each).iter_batches(65_536))",
     )
-    read = measured("import pathlib" + script + reading.READ, path, "3")[0]
-    return read, measured(FIT, *command(path, model))[0]
+    read = "import pathlib" + script + reading.READ, path, "3"
+    runs = [
+        (measured(*read)[0], measured(FIT, *command(path, model))[0]) for _ in range(repetitions)
+    ]
+    return [min(seconds) for seconds in zip(*runs, strict=True)]
 
 
 def growing(folder, rows):
@@ -124,7 +130,7 @@ def growing(folder, rows):
             pa.parquet.write_table(first[: rows // share], some / "0.parquet", compression="none")
         for part in range(PARTS // share):
             (some / f"{part:03d}.parquet").symlink_to(f"{folder}/{part:03d}.parquet")
-        found[rows // share] = both(str(some), f"{folder}/model")
+        found[rows // share] = both(str(some), f"{folder}/model", 2 if share == 1 else 5)
     return found
 
 

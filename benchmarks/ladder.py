@@ -28,7 +28,7 @@ from mixfree.kernels.jit import uncached
 from mixfree.kernels.linear import slope
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.learner_for import learner_for
-from mixfree.linear.losses import Huber, Logistic, Loss, Squared, loss_twin
+from mixfree.linear.losses import Huber, Logistic, Loss, Squared, compiled_loss
 from mixfree.reproduce.engine.report import Claim, Report, Settings
 from mixfree.reproduce.engine.rows import gather, where
 from mixfree.reproduce.engine.statistics import bootstrap, ratio
@@ -353,7 +353,7 @@ def constant_step(loss, step, rows, targets, order):
     """Compute the three averages of SGD's path from the origin; infinite if it diverges."""
     averages = np.zeros((3, rows.shape[1]))
     start = np.zeros(rows.shape[1])
-    stays = add_path(loss_twin(loss), step, rows, targets, order, start, averages)
+    stays = add_path(compiled_loss(loss), step, rows, targets, order, start, averages)
     return averages if stays else np.full_like(averages, np.inf)
 
 

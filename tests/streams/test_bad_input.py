@@ -63,6 +63,10 @@ WRONG = {
         "1,000 of 13,000 values of column 'u' are not what its first ones are, the first: ",
         *("--loss", "squared"),
     ),
+    "target.csv": (
+        "u,y\n" + "1,2\n2,3.5\n" * 6_000 + "1,off\n" * 1_000,
+        "column 'y' is 'off'; correct or remove these rows",
+    ),
     "twins.csv": ("a,a,y\n1,2,3\n", "2 columns are called 'a'; rename all but one"),
     "same.csv": ("1,1,2\n3,4,5\n", "'1'; if the first line is a row, --no-header names the"),
     "headless.csv": ("1.5,2\n2.5,3\n", "if the first line is a row, --no-header names the"),

@@ -2,8 +2,8 @@
 
 A draw does not depend on earlier draws, so a run can be cut, saved and resumed anywhere, and
 every backend draws the same numbers: :mod:`mixfree.kernels.draws` (Numba) and
-:mod:`mixfree.optax.draws` (JAX) are twins of this module. Only 32-bit unsigned arithmetic is
-used, since JAX has no 64-bit integers by default.
+:mod:`mixfree.optax.draws` (JAX) compute the same. Only 32-bit unsigned arithmetic is used, since
+JAX has no 64-bit integers by default.
 """
 
 from typing import NamedTuple, TypeVar

@@ -104,7 +104,7 @@ class State:
         return {_public(name): _plain(getattr(self, name)) for name in self.names()}
 
     def load(self, values: Mapping[str, Any]) -> None:
-        """Take the values that a compiled twin has computed; unknown names are ignored."""
+        """Take the values that compiled code has computed; unknown names are ignored."""
         for name in self.names():
             if name in values:
                 setattr(self, name, values[name])

@@ -17,7 +17,7 @@ Model = Annotated[Path, Argument(help="Model file written by `mixfree fit`.")]
 Data = Annotated[
     list[str],
     Argument(
-        help="Files (CSV, Parquet, Arrow or JSON lines, also compressed), folders, globs, or - for "
+        help="Files (CSV or JSON lines, also compressed; Parquet; Arrow), folders, globs, or - for "
         "standard input. Read in the given order; within a folder or a glob in quotes, sorted by "
         "name, day9 before day10."
     ),

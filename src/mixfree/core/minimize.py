@@ -167,7 +167,7 @@ def minimize(
             return callback(at) if callback is not None and at_mark else None
 
         # Only Numba's own functions have a py_func, so Numba need not be imported to ask.
-        if isinstance(stream, np.ndarray) and hasattr(grad, "py_func") and run.has_twin:
+        if isinstance(stream, np.ndarray) and hasattr(grad, "py_func") and run.has_kernel:
             rows = np.ascontiguousarray(np.asarray(stream)[:max_samples])
             history = _compiled(run, grad, rows, each)
         else:

@@ -174,7 +174,7 @@ class Optimizer:
         return True
 
     @property
-    def has_twin(self) -> bool:
+    def has_kernel(self) -> bool:
         """Whether every part is compiled, which :meth:`advance` requires."""
         from mixfree.kernels.plan import compilable
 

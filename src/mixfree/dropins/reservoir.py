@@ -1,8 +1,8 @@
 """Plan which samples of a stream a memory keeps and draws.
 
-:mod:`mixfree.torch.memory` moves tensors by these plans, and :mod:`mixfree.optax.memory` is a twin
-in compiled code. Random numbers depend only on the seed and the sample's number, so that the
-batches do not matter.
+:mod:`mixfree.torch.memory` moves tensors by these plans, and :mod:`mixfree.optax.memory` does
+the same in compiled code. Random numbers depend only on the seed and the sample's number, so that
+the batches do not matter.
 """
 
 from collections.abc import Mapping

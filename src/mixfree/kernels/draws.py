@@ -1,4 +1,4 @@
-"""Twin of :mod:`mixfree.base.draws`, which Numba cannot compile: Python's integers have no bound.
+"""Compiled :mod:`mixfree.base.draws`, which Numba cannot compile: Python's integers have no bound.
 
 Words are int64 masked to 32 bits, since Numba turns a mixture of signs into floats.
 """

@@ -1,4 +1,4 @@
-"""Twin of :class:`mixfree.steps.Ladder` over dense rows, with numbers that sparse ones share.
+"""Compiled :class:`mixfree.steps.Ladder` over dense rows, with numbers that sparse ones share.
 
 The vectors of the state are rows of one table, its numbers are one array, and the sketch is a table
 with its carry first.
@@ -87,7 +87,7 @@ def ends_epoch(step):
 
 @inline
 def update_scale(numbers, moved):
-    """Twin of :func:`mixfree.steps.ladder_rule.update_scale`; whether the run has arrived.
+    """Compiled :func:`mixfree.steps.ladder_rule.update_scale`; whether the run has arrived.
 
     Branches that are rarely taken, so that a step need not wait for the sums of its search.
     """
@@ -106,7 +106,7 @@ def update_scale(numbers, moved):
 
 @out_of_line
 def climb(numbers, sketch, blocks):
-    """Twin of :func:`mixfree.steps.ladder_rule.climb`, which also updates κ."""
+    """Compiled :func:`mixfree.steps.ladder_rule.climb`, which also updates κ."""
     carry, level = sketch[CARRY], 0
     while level < LEVELS and (blocks >> level) & 1 == 0:
         half, square = sketch[HALVES + level], 0.0
@@ -188,7 +188,7 @@ def search_some(sample, table, x, row, weight, share):
 
 @inline
 def search(plan, table, numbers, x, row, factor, step):
-    """Twin of :meth:`mixfree.steps.Ladder._search`."""
+    """Compiled :meth:`mixfree.steps.Ladder._search`."""
     total, origin, mean, before = table[WEIGHTED_SUM], table[ORIGIN], table[MEAN], table[BEFORE]
     weight, share = numbers[LAM] * factor, 4.0 / (step + 3.0)
     along, size, moved = 0.0, 0.0, 0.0

@@ -186,7 +186,7 @@ def _(loss, x, row, target, weight, margins, out):
 
 @inline
 def linear_gradient(loss, l2, x, row, target, weight, margins, out):
-    """Twin of :func:`mixfree.linear.losses.linear_gradient`, as factor · row."""
+    """Compiled :func:`mixfree.linear.losses.linear_gradient`, as factor · row."""
     row, factor, square = loss_gradient(loss, x, row, target, weight, margins, out)
     if l2 != 0.0:
         add_ridge(x, row, factor, x.dtype.type(l2), out)

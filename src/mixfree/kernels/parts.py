@@ -42,11 +42,11 @@ _OUTPUTS = {
 class WindowPlan(NamedTuple):
     """Any gradient, so that one kernel serves all; by default :class:`Plain`."""
 
-    length: int = 1  # samples of a window; 0: by the law of :class:`MLMC`
+    length: int = 1  # samples of a window; 0: drawn by :class:`MLMC`
     scale: float = 1.0
     others: float = 1.0  # weight of every sample of a window but the last
-    levels: int = 0  # of the law; 0: geometric
-    horizon: int = 0  # of the geometric law; 0: the samples seen so far
+    levels: int = 0  # of :class:`MLMC`; 0: all, geometric
+    horizon: int = 0  # of the geometric levels; 0: the samples seen so far
     max_steps: int = 0  # after which the run has ended; 0: no end
     key: tuple[int, int] = (0, 0)
     buffer: int = 0  # of :class:`Replay`, whose samples come in the order of their replay

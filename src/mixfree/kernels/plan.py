@@ -13,7 +13,7 @@ _PLANS = parts.PLANS | ladder.PLANS
 
 
 class Plan(NamedTuple):
-    """The twins of the four parts; their types determine the compiled code."""
+    """The compiled forms of the four parts; their types determine the compiled code."""
 
     gradient: Any
     step: Any

@@ -168,7 +168,7 @@ def restart(run):
 
 @inline
 def take_row(rule, output, run, values, columns, factors, width, intercept):
-    """Twin of :meth:`mixfree.steps.Ladder.move` along the gradient of one row."""
+    """Compiled :meth:`mixfree.steps.Ladder.move` along the gradient of one row."""
     rates = run.rates
     run.counts[SAMPLES] += 1
     run.counts[STEPS] += 1

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_not_negative
 from mixfree.core.optimizer import Optimizer
-from mixfree.linear.losses import Family, Loss, has_twin, linear_gradient, loss_twin
+from mixfree.linear.losses import Family, Loss, compiled_loss, has_kernel, linear_gradient
 
 
 def advance_linear(
@@ -60,7 +60,7 @@ def advance_linear(
     """
     x, y, indices, factors = _check_arrays(opt, loss, rows, targets, order, weights)
     l2 = check_not_negative(l2, "l2")
-    if opt.has_twin and has_twin(loss):
+    if opt.has_kernel and has_kernel(loss):
         opt.advance(_kernel(loss, l2), (x, y, factors), indices)
         return
     for r in indices:  # the same in NumPy
@@ -74,11 +74,11 @@ def _kernel(loss: Loss, l2: float) -> Any:
     """Return the function that takes samples in their order, for :meth:`Optimizer.advance`."""
     from mixfree.kernels.linear import linear
 
-    twin, margins = loss_twin(loss), np.zeros(loss.outputs)
+    compiled, margins = compiled_loss(loss), np.zeros(loss.outputs)
 
     def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
         samples, kept = parts[:3], parts[3:] or parts[:3]
-        return int(linear(plan, run, twin, l2, margins, samples, kept, order))
+        return int(linear(plan, run, compiled, l2, margins, samples, kept, order))
 
     return kernel
 

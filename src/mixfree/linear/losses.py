@@ -374,15 +374,15 @@ def linear_gradient(
     return gradient + l2 * x if l2 else gradient
 
 
-def has_twin(loss: Loss) -> bool:
-    """Whether the loss has a compiled twin; a loss without one works, but more slowly."""
+def has_kernel(loss: Loss) -> bool:
+    """Whether the loss has compiled code; a loss without it works, but more slowly."""
     return type(loss) in (Squared, Logistic, Huber, Robust, Softmax)
 
 
-def loss_twin(loss: Any) -> tuple[float, ...]:
-    """Return the compiled twin of a loss that has one: the same name, and its settings."""
-    from mixfree.kernels import linear as twins
+def compiled_loss(loss: Any) -> tuple[float, ...]:
+    """Return the compiled form of a loss that has one: the same name, and its settings."""
+    from mixfree.kernels import linear
 
     settings = () if isinstance(loss, Softmax) else map(float, astuple(loss))
-    twin: tuple[float, ...] = getattr(twins, f"{type(loss).__name__}Loss")(*settings)
-    return twin
+    compiled: tuple[float, ...] = getattr(linear, f"{type(loss).__name__}Loss")(*settings)
+    return compiled

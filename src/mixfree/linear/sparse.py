@@ -15,7 +15,7 @@ from mixfree.kernels.plan import plan_of
 from mixfree.kernels.run import COUNT, LINE, SAMPLES, STEPS
 from mixfree.kernels.runner import CHUNK
 from mixfree.kernels.sparse import FIELDS, LAG, Q, SparseRun, X, sparse
-from mixfree.linear.losses import Loss, has_twin, loss_twin
+from mixfree.linear.losses import Loss, compiled_loss, has_kernel
 from mixfree.steps import Ladder
 from mixfree.steps.ladder_rule import FIRST_EPOCH
 
@@ -27,7 +27,7 @@ def runs_sparse(opt: Optimizer, loss: Loss, l2: float = 0.0) -> bool:
     """
     alone = isinstance(opt.step, Ladder) and isinstance(opt.gradient, Plain)
     free = l2 == 0.0 and isinstance(opt.domain, AllSpace)
-    return alone and free and opt.has_twin and has_twin(loss)
+    return alone and free and opt.has_kernel and has_kernel(loss)
 
 
 FEW = 8  # a coordinate by itself takes that many times as long to copy as one of many
@@ -147,7 +147,7 @@ class SparseLinear(State):
             rows = rows.copy()
             rows.sum_duplicates()
         intercept = int(self.optimizer.x.size // loss.outputs - width)
-        settings = loss_twin(loss), np.zeros(loss.outputs), width, intercept
+        settings = compiled_loss(loss), np.zeros(loss.outputs), width, intercept
         y = np.ascontiguousarray(targets, dtype=np.float64)
         w = np.zeros(0) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
         run, start = SparseRun(*(getattr(self, name) for name in SparseRun._fields)), 0

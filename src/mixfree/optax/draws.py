@@ -1,4 +1,4 @@
-"""Twin of :mod:`mixfree.base.draws` (and of :mod:`mixfree.kernels.draws`) for JAX.
+"""The draws of :mod:`mixfree.base.draws` (and of :mod:`mixfree.kernels.draws`) for JAX.
 
 It returns the same words for the same counters, which are below 2^32.
 """
@@ -16,7 +16,7 @@ _GOLDEN = 0x9E3779B9
 
 
 def mix(word: jax.Array) -> jax.Array:
-    """Return the twin of :func:`mixfree.base.draws.mix`; uint32 wraps around by itself."""
+    """Return what is returned by :func:`mixfree.base.draws.mix`; uint32 wraps around by itself."""
     word ^= word >> 16
     word *= np.uint32(0x7FEB352D)
     word ^= word >> 15
@@ -25,7 +25,7 @@ def mix(word: jax.Array) -> jax.Array:
 
 
 def key(seed: Any, purpose: int) -> jax.Array:
-    """Return the twin of :func:`mixfree.base.draws.key`; the seed may be an array.
+    """Return what is returned by :func:`mixfree.base.draws.key`; the seed may be an array.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def key(seed: Any, purpose: int) -> jax.Array:
 
 
 def word(key: jax.Array, counter: jax.Array, lane: int = 0) -> jax.Array:
-    """Return the twin of :func:`mixfree.base.draws.word`."""
+    """Return what is returned by :func:`mixfree.base.draws.word`."""
     inner = mix(counter ^ key[0])
     if lane:
         inner = mix(inner + np.uint32(lane * _GOLDEN & _MASK))
@@ -55,7 +55,7 @@ def word(key: jax.Array, counter: jax.Array, lane: int = 0) -> jax.Array:
 
 
 def trailing_zeros(key: jax.Array, counter: jax.Array) -> jax.Array:
-    """Return the twin of :func:`mixfree.base.draws.trailing_zeros` up to 64."""
+    """Return what is returned by :func:`mixfree.base.draws.trailing_zeros` up to 64."""
     words = (word(key, counter, lane) for lane in (0, 1))
     first, second = (jax.lax.population_count((w & -w) - 1).astype(jnp.int32) for w in words)
     return jnp.where(first < 32, first, 32 + second)

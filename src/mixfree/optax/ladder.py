@@ -1,4 +1,4 @@
-"""The ladder for Optax: twin of :class:`mixfree.steps.Ladder` in compiled code, leaf by leaf."""
+"""The ladder for Optax: :class:`mixfree.steps.Ladder` in compiled code, leaf by leaf."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -50,7 +50,7 @@ def ladder(
 ) -> optax.GradientTransformationExtraArgs:
     """AdaGrad with its own distance and one factor for the correlation of gradients.
 
-    It needs no learning rate: see :class:`mixfree.steps.Ladder`, whose twin it is. A gradient that
+    It needs no learning rate: see :class:`mixfree.steps.Ladder`, its reference. A gradient that
     is not finite is skipped: the update is zero, and ``state.skipped`` counts it. Parameters
     narrower than float32 carry their rounding errors along.
 
@@ -220,7 +220,7 @@ def _climb(state: LadderState, g: jax.Array, block: int, good: jax.Array) -> Lad
         return j + 1, halves, totals.at[j].add(((carry - half) ** 2).sum()), carry + half
 
     def full(levels: Any) -> Any:
-        """Twin of :func:`mixfree.steps.ladder_rule.climb`."""
+        """Do as :func:`mixfree.steps.ladder_rule.climb`."""
         start = (jnp.zeros((), jnp.int32), *levels[:3])
         j, halves, totals, carry = jax.lax.while_loop(
             lambda level: (blocks >> level[0]) & 1 == 0, rise, start

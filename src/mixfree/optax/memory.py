@@ -1,4 +1,4 @@
-"""A memory for JAX: twin of :class:`mixfree.torch.Memory` in compiled code."""
+"""A memory for JAX: :class:`mixfree.torch.Memory` in compiled code."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -100,7 +100,7 @@ def _named(batch: Any) -> dict[str, jax.Array]:
 
 
 def _below(key: jax.Array, counter: jax.Array, limit: jax.Array, lane: int = 0) -> jax.Array:
-    """Return the twin of :func:`mixfree.base.draws.below` for limits below 2^32."""
+    """Return :func:`mixfree.base.draws.below` for limits below 2^32."""
     low, high = word(key, counter, lane), word(key, counter, lane + 1)
     top, bottom = _product(high, limit)
     carried = bottom + _product(low, limit)[0]

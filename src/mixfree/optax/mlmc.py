@@ -116,7 +116,7 @@ def mlmc(
 
 
 def _length(levels: Any, horizon: int | None, state: MLMCState) -> jax.Array:
-    """Twin of :meth:`mixfree.MLMC.length`: of the window that begins now."""
+    """Return :meth:`mixfree.MLMC.length` of the window that begins now."""
     zeros = trailing_zeros(state.key, state.steps + jnp.uint32(1))
     if levels is not None:
         level = 1 + zeros % levels

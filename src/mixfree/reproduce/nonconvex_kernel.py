@@ -1,4 +1,4 @@
-"""Compiled twins of the gradients in :mod:`mixfree.reproduce.nonconvex`."""
+"""Compiled gradients in :mod:`mixfree.reproduce.nonconvex`."""
 
 import math
 

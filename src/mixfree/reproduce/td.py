@@ -147,7 +147,7 @@ def report(rows: list[Row], settings: Settings) -> Report:
     """Make tables, figures and claims.
 
     All runs reach the shorter horizon, where they are compared. The growth with the mixing time is
-    judged at the longer one, which two methods reach.
+    measured at the longer one, which two methods reach.
     """
     longest, shared = settings.samples, settings.samples // SHORTER
     rows = [{**row, "process": _title(row["chain"], row["parameter"])} for row in rows]

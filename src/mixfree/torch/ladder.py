@@ -19,7 +19,7 @@ from mixfree.torch.tensors import Sample, Tensors, local, norm, sums_dtype, wide
 class Ladder(StreamOptimizer):
     """AdaGrad with its own distance and one factor for the correlation of gradients.
 
-    It needs no learning rate: see :class:`mixfree.steps.Ladder`, whose twin it is. The parameters
+    It needs no learning rate: see :class:`mixfree.steps.Ladder`, its reference. The parameters
     of all groups are one point. State: two numbers per weight, three with ``output="weighted"`` or
     ``"average"``, and less than 430,000 in all.
 
@@ -154,7 +154,7 @@ class Ladder(StreamOptimizer):
             )
 
     def _pull(self, whole: dict[str, Any], g: torch.Tensor, x: torch.Tensor) -> list[float]:
-        """Twin of :func:`mixfree.steps.ladder_rule.pull` without masks, which take torch long."""
+        """Do as :func:`mixfree.steps.ladder_rule.pull` without masks, which take torch long."""
         sums, away = whole["weighted_sum"], whole["origin"] - x
         held = sums.sign().abs_()  # 1 where there were gradients but no movement, else 0
         held.addcmul_(held, away.sign().abs_(), value=-1.0)

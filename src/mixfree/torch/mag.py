@@ -7,7 +7,7 @@ import torch
 from torch.optim.optimizer import ParamsT
 
 from mixfree.base.checks import check_positive
-from mixfree.gradients.mlmc import MLMC as Law
+from mixfree.gradients.mlmc import MLMC as Window
 from mixfree.torch.mlmc import WindowOptimizer
 from mixfree.torch.stream import check_multiplier
 from mixfree.torch.tensors import local, norm
@@ -56,9 +56,9 @@ class MAG(WindowOptimizer):
         output: str = "average",
     ) -> None:
         check_multiplier(lr)
-        law = Law(levels, weights, horizon, seed)
+        window = Window(levels, weights, horizon, seed)
         defaults = {"alpha": alpha, "lr": lr, "weight_decay": weight_decay, "maximize": maximize}
-        super().__init__(params, defaults, law, output, root=0.0)
+        super().__init__(params, defaults, window, output, root=0.0)
 
     def _move(self, scale: float) -> None:
         every, states = self._parameters(), self.state

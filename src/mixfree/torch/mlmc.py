@@ -10,7 +10,7 @@ from torch._compile import _disable_dynamo
 from torch.optim.optimizer import ParamsT
 
 from mixfree.base.checks import shown
-from mixfree.gradients.mlmc import MLMC as Law
+from mixfree.gradients.mlmc import MLMC as Window
 from mixfree.torch.stream import Given, StreamOptimizer
 from mixfree.torch.tensors import local, norm, wide
 
@@ -18,21 +18,21 @@ from mixfree.torch.tensors import local, norm, wide
 class WindowOptimizer(StreamOptimizer):
     """Sums the gradients of a level with their signs; parameters move when it is complete.
 
-    The law of the levels is in the groups, and all ranks of a distributed run draw the same.
+    Its settings are in the groups, and all ranks of a distributed run draw the same.
     """
 
     def __init__(
-        self, params: ParamsT, defaults: dict[str, Any], law: Law, output: str, **counts: Any
+        self, params: ParamsT, defaults: dict[str, Any], window: Window, output: str, **counts: Any
     ) -> None:
         names = ("levels", "weights", "horizon", "seed")
-        defaults = {**defaults, **{name: getattr(law, name) for name in names}}
+        defaults = {**defaults, **{name: getattr(window, name) for name in names}}
         super().__init__(params, defaults, output, pending=0, length=1, **counts)
 
     @property
-    def law(self) -> Law:
-        """The law of the levels."""
+    def window(self) -> Window:
+        """The length of each window, and the weights of its samples."""
         run = self.run
-        return _law(run["levels"], run["weights"], run["horizon"], run["seed"])
+        return _window(run["levels"], run["weights"], run["horizon"], run["seed"])
 
     @property
     def pending(self) -> int:
@@ -47,17 +47,17 @@ class WindowOptimizer(StreamOptimizer):
         gradients = [g for each in given for g in each.gradients]
         if gradients and not math.isfinite(norm(gradients, given[0].params[0])):
             return None
-        run, law = self.run, self.law
+        run, window = self.run, self.window
         if run["pending"] == 0:
-            run["length"] = law.length(run["steps"], run["samples"])
+            run["length"] = window.length(run["steps"], run["samples"])
         for each in given:
-            self._add(each, law.weight(run["pending"], run["length"]))
+            self._add(each, window.weight(run["pending"], run["length"]))
         run["pending"] += 1
         if run["pending"] < run["length"]:
             return False
         run["pending"] = 0
         self._count_step()
-        self._move(law.scale(run["length"]))
+        self._move(window.scale(run["length"]))
         for p in self._parameters():
             if "sum" in self.state[p]:
                 self.state[p]["sum"].zero_()
@@ -73,8 +73,8 @@ class WindowOptimizer(StreamOptimizer):
 
 
 @lru_cache(maxsize=8)
-def _law(levels: int | None, weights: str, horizon: int | None, seed: int) -> Law:
-    return Law(levels, weights, horizon, seed)
+def _window(levels: int | None, weights: str, horizon: int | None, seed: int) -> Window:
+    return Window(levels, weights, horizon, seed)
 
 
 class MLMC(WindowOptimizer):
@@ -121,9 +121,9 @@ class MLMC(WindowOptimizer):
         if isinstance(optimizer, torch.optim.LBFGS):
             raise ValueError("optimizer must step without evaluating the loss again, not as LBFGS")
         self.optimizer = optimizer
-        law = Law(levels, weights, horizon, seed)
+        window = Window(levels, weights, horizon, seed)
         groups, defaults = optimizer.param_groups, optimizer.defaults
-        super().__init__(groups, defaults, law, output)
+        super().__init__(groups, defaults, window, output)
         self.param_groups = optimizer.param_groups
 
     def _ascends(self, group: dict[str, Any]) -> bool:

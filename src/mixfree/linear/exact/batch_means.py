@@ -277,7 +277,7 @@ class BatchMeans(ABC):
         """Whether later rows differ from earlier ones by more than chance.
 
         Welch's t for the batches' scores before and after each quarter of the stream, per weight:
-        at the fit of all rows both have the mean 0 if all rows follow the same law. The correlation
+        at the fit of all rows both have the mean 0 if rows do not change. The correlation
         of neighbouring batches on either side is allowed for.
         """
         scores, n = self._scores.reshape(len(self._scores), -1), len(self._scores)

@@ -158,7 +158,7 @@ class Forgetting(Fit):
         self._rest[:, :, 0] -= (self._rest * step).sum(axis=2)
 
     def _learn(self, grams: Array, length: int) -> None:
-        """Learn from blocks of ``length`` rows, and judge the weights used before each block."""
+        """Learn from blocks of ``length`` rows, and score the weights used before each block."""
         first, auto = self._learnt, len(self._rest) > 1
         rests = np.empty((len(grams), *self._rest.shape))
         decays = 0.5 ** (length / self.half_lives)[:, None, None]

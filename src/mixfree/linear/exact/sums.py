@@ -157,7 +157,7 @@ def _sums_about(
     diagonal = np.concatenate([_diagonal(scatter), _diagonal(ends)[..., :-1]], axis=-1)
     mean = total / weight[..., None]
     far = total * mean
-    # All rows of a small block may be equal, so blocks are judged together.
+    # All rows of a small block may be equal, so blocks are examined together.
     square, whole = (each.sum(axis=0) if weight.ndim else each for each in (diagonal, far))
     accurate = bool((whole * (1.0 + 1.0 / MAX_OFFSET) <= square).all())
     accurate = accurate and bool(square.max(initial=0.0) <= MAX_VALUE**2)  # NaN is neither

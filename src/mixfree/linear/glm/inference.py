@@ -30,7 +30,7 @@ FLAT = 50.0 * LEAST_PENALTY
 # Standard errors by which the correlation of rows, or the variance of their sums, must exceed that
 # of independent rows to be found: of the mean over weights, and of a single weight.
 POOLED, SINGLE = 2.6, 3.7
-MIN_BLOCKS = 32  # by which a correlation is judged
+MIN_BLOCKS = 32  # by which a correlation is estimated
 ASIDE = 1e-3  # component of a unit vector along such directions that exceeds rounding errors
 MAX_FREEDOM = 1e9  # degrees of freedom that are as good as infinitely many
 GAP_LEVEL = 0.98  # nominal level of the 95 % bound, since sorted streams have heavier tails
@@ -223,7 +223,7 @@ class GlmInference(BatchMeans):
     def gap(self) -> Gap:
         """The gap from the part of the kept rows' slopes that the sums do not explain.
 
-        The excess loss is half a sum of squares of normal variables, of about a gamma law; where
+        The excess loss is half a sum of squares of normal variables, about gamma distributed; where
         its mean and variance are estimates from few rows, the bound is larger, as Fisher's F is
         beside χ². Where classes can be separated, the gap follows from losses of rows that are left
         out of further fits, above the least loss of the same rows: half of this excess is that of

@@ -119,9 +119,9 @@ class Regression:
     ) -> "Regression":
         """Draw X ~ N(0, I), w† ~ N(0, I/d) per state, and y = Xw† + ε with variance ``noise``.
 
-        Entries of w† have the ``law`` "normal", or "uniform" on [0, c]; ``size`` is the root mean
-        square of ‖w†‖. The variances of the columns of X fall from 1 to 1/``condition``, and X is
-        that of the first state in all states if they are ``alike``.
+        Entries of w† are distributed as ``law``, "normal" or "uniform" on [0, c]; ``size`` is the
+        root mean square of ‖w†‖. The variances of the columns of X fall from 1 to 1/``condition``,
+        and X is that of the first state in all states if they are ``alike``.
         """
         rng = np.random.default_rng([seed, 0])
         shape = (states, dimension)

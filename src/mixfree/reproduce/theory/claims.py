@@ -1,4 +1,4 @@
-"""What the lemmas and Theorem 3.3 state, judged from the measurements."""
+"""What the lemmas and Theorem 3.3 state, beside the measurements."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 

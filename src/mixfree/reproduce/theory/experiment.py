@@ -1,7 +1,7 @@
 """Measurements of Lemma 3.1, Eq. (7) and Theorem 3.3.
 
-At these lengths the bounds with their constants are weaker than ‖∇f‖ ≤ G. So orders are judged, and
-what has a closed form is compared with it.
+At these lengths the bounds with their constants are weaker than ‖∇f‖ ≤ G. So orders are
+compared, and what has a closed form with it.
 """
 
 import math
@@ -51,7 +51,7 @@ def measure(cell: dict[str, Any]) -> list[Row]:
 
 
 def report(rows: list[Row], settings: Settings) -> Report:
-    """Judge every claim, and draw what the lemmas and the theorem bound."""
+    """Decide on every claim, and draw what the lemmas and the theorem bound."""
     return Report(
         [_exponents(rows, settings)],
         {"theory": _draw(rows, settings)},

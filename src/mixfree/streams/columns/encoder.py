@@ -214,10 +214,11 @@ class Encoder:
         """Raise ValueError if too many values of a column in ``read`` rows are other texts."""
         for name, (count, place) in self.not_parsed.items():
             if count > MAX_NOT_PARSED * read:
+                how = f"give `categories={[name]!r}` to use its texts, or `exclude={[name]!r}`"
                 raise ValueError(
                     f"{count:,} of {read:,} values of column {name!r} are not what its first ones "
-                    f"are, the first: {place}; give `categories={[name]!r}` to use its texts, or "
-                    f"`exclude={[name]!r}`"
+                    f"are, the first: {place}; "
+                    + ("correct or remove these rows" if name == self.target else how)
                 )
 
     def state_dict(self) -> dict[str, Any]:

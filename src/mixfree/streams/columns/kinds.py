@@ -1,4 +1,4 @@
-"""The kind of each column of a stream, judged by the first rows.
+"""The kind of each column of a stream, decided by the first rows.
 
 The verdict depends neither on the format of the file nor on how it is divided into batches.
 """
@@ -62,7 +62,7 @@ def matching(patterns: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def columns_of(table: Mapping[str, Any], choices: Choices) -> dict[str, Verdict]:
-    """Judge each column by its first values; columns with parts of a date become one."""
+    """Decide on each column by its first values; columns with parts of a date become one."""
     if len(table) == 1:  # row numbers, which may be present as the time
         choices = choices._replace(features=tuple(table))
     found = {name: judge(values, name, choices) for name, values in table.items()}
@@ -97,13 +97,15 @@ def _parts(
 
 
 def judge(values: Any, name: str, choices: Choices) -> Verdict:
-    """Judge the kind of one column.
+    """Decide on the kind of one column.
 
     Examples
     --------
     >>> import pyarrow
     >>> judge(pyarrow.array(["1.5", "2", "?", None]), "load", Choices()).column
     Number(name='load', forced=False, form='point')
+    >>> judge(pyarrow.array(["1.5", "2", "off"]), "load", Choices()).why
+    "'load' is used as text: 1 of its first 3 values are no numbers, such as 'off'"
     """
     types = require("pyarrow").types
     forced = bool(choices.features)
@@ -129,14 +131,14 @@ def judge(values: Any, name: str, choices: Choices) -> Verdict:
 
 
 def decided(column: Column, values: Any) -> Column:
-    """Judge the kind of a column by its first values that are not missing."""
+    """Decide on the kind of a column by its first values that are not missing."""
     choices = Choices((column.name,) if column.forced else ())
     verdict = judge(values, column.name, choices)
     return verdict.column or Category(column.name, column.forced, most=0)
 
 
 def _of_texts(known: Any, name: str, choices: Choices) -> Verdict:
-    """Judge a column of texts without missing values."""
+    """Decide on the kind of a column of texts without missing values."""
     pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
     forced = bool(choices.features)
     present = known.filter(compute.invert(is_mark(known)))
@@ -155,7 +157,16 @@ def _of_texts(known: Any, name: str, choices: Choices) -> Verdict:
     lower = compute.utf8_lower(compute.utf8_trim_whitespace(present))
     if len(present) and compute.all(compute.is_in(lower, pyarrow.array(["true", "false"]))).as_py():
         return Verdict("true or false", Boolean(name, forced))
-    return Verdict("text", Category(name, forced, hashed=choices.hash_columns))
+    return Verdict("text", Category(name, forced, hashed=choices.hash_columns), _odd(present, name))
+
+
+def _odd(texts: Any, name: str) -> str:
+    """Return a remark if most texts are numbers, though too few to use them as such."""
+    odd = texts.filter(numbers_in(texts).is_null())
+    if not 0 < 2 * len(odd) < len(texts):
+        return ""
+    what = f"{len(odd):,} of its first {len(texts):,} values are no numbers"
+    return f"{name!r} is used as text: {what}, such as {odd[0].as_py()[:40]!r}"
 
 
 def _number(texts: Any, decimal_comma: bool) -> str:
@@ -169,7 +180,7 @@ def _number(texts: Any, decimal_comma: bool) -> str:
 
 
 def _dated(name: str, choices: Choices, form: str) -> Verdict:
-    """Judge a column of dates."""
+    """Return the verdict on a column of dates."""
     time = "auto" if choices.time == "none" else choices.time
     column = Time(name, bool(choices.features), form, time)
     if choices.time == "none":

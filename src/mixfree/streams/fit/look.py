@@ -103,6 +103,7 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
     own = Choices((plan.target,), time="linear", decimal_comma=source.decimal_comma)
     target = judge(values, plan.target, own)
     loss, classes, notes = _loss(values, target, plan, rows)
+    notes += [each.why for each in verdicts.values() if each.column and each.why]
     encoder = Encoder(columns, target.column or Number(plan.target), classes, plan.missing)
     for piece in first:
         encoder.see(piece._replace(batch=piece.batch.select(encoder.needs)))

@@ -63,7 +63,7 @@ WRONG = {
         "1,000 of 13,000 values of column 'u' are not what its first ones are, the first: ",
         *("--loss", "squared"),
     ),
-    "target.csv": (
+    "off.csv": (
         "u,y\n" + "1,2\n2,3.5\n" * 6_000 + "1,off\n" * 1_000,
         "column 'y' is 'off'; correct or remove these rows",
     ),

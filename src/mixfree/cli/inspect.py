@@ -59,4 +59,4 @@ def _settings(facts: "Facts") -> Iterator[str]:
     if fit.encoder.classes is not None:
         yield f"classes    {', '.join(fit.encoder.classes)}"
     used = len(facts.used_columns)
-    yield f"features   {len(fit.model.features):,} of {used:,} column{'s' if used > 1 else ''}"
+    yield f"features   {len(fit.model.features):,} from {used:,} column{'s' if used > 1 else ''}"

@@ -12,7 +12,7 @@ import pytest
 from mixfree.linear.losses import Huber
 from mixfree.sklearn import StreamClassifier, StreamRegressor, fit_parts
 from mixfree.streams import StreamFit
-from tests.helpers import run_command
+from tests.helpers import assert_same_bits, run_command
 
 ROWS = 900
 
@@ -90,6 +90,15 @@ def test_categories_that_appear_later_grow():
         assert model._names == whole._names
         np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(named.coef_, whole.coef_, rtol=1e-12, atol=1e-12)
+
+
+def test_a_loaded_fit_continues_as_the_saved_one():
+    """Catches rows that only a loaded fit predicts before it learns them, which takes long."""
+    saved = StreamRegressor().partial_fit(TABLE, target="y")
+    loaded = StreamRegressor().load_state_dict(saved.state_dict())
+    for model in (saved, loaded):
+        model.partial_fit(TABLE, target="y")  # weights to predict are due every 1,000 rows
+    assert_same_bits(saved.state_dict(), loaded.state_dict())
 
 
 @pytest.mark.parametrize(

@@ -300,6 +300,7 @@ class StreamModel(Results, ABC):
         if "table" in state:
             plan = self._plan(state["target"], classes)
             self._fit = StreamFit.from_state(state["table"] | {"plan": plan.state_dict()})
+            self._fit.tests_first = False  # as :func:`tables.begin` has it
         else:
             dtype = check_one_of(state["dtype"], "dtype of the state", ("float64", "float32"))
             check_room(state["learner"], columns, "estimator")

@@ -184,6 +184,19 @@ def test_unknown_categories_are_counted(tmp_path, fitted, capsys):
         assert last == "2 rows with an unknown category in 'colour'"
 
 
+def test_texts_instead_of_numbers_are_counted(tmp_path, capsys):
+    """Catches the mean in place of numbers with another decimal separator, without a word."""
+    x = np.arange(20) / 4
+    write(pa.table({"x": x, "y": 2 * x}), tmp_path / "d.csv")
+    assert run("fit", tmp_path / "d.csv", "--target", "y", "--model", tmp_path / "m", "-q") == 0
+    (tmp_path / "new.csv").write_text("x;y\n1;2\n1,25;2,5\n1,5;3\n")
+    capsys.readouterr()
+    assert run("predict", tmp_path / "m", tmp_path / "new.csv") == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    place = f"{tmp_path / 'new.csv'}, row 2, column 'x' is '1,25'"
+    assert last == f"2 values treated as missing, the first: {place}"
+
+
 def test_predict_refuses(tmp_path, fitted, capsys):
     """Catches what would be found only after all rows are predicted."""
     data, model = fitted

@@ -87,7 +87,8 @@ def predict(
             written = predictor.write(Source(files, arriving=True), sys.stdout.buffer)
         except KeyboardInterrupt:  # all predictions so far have been written
             raise Exit(130) from None
+    tell = complain if output is None else say
     for column, count in written.unknown.most_common():
-        (complain if output is None else say)(
-            f"{count:,} rows with an unknown category in {column!r}"
-        )
+        tell(f"{count:,} rows with an unknown category in {column!r}")
+    for count, first in written.not_parsed.values():
+        tell(f"{count:,} values treated as missing, the first: {first}")

@@ -225,7 +225,7 @@ def learnt(fit: StreamFit, source: TableSource, epochs: int = 1) -> StreamFit:
 def encoded(encoder: Encoder, design: Design, X: Any) -> Iterator[Array]:
     """Yield the features of the rows of a table, batch after batch; the first has no rows."""
     encoder, start = copy.copy(encoder), 0
-    encoder.unknown = Counter()
+    encoder.unknown, encoder.not_parsed = Counter(), {}
     yield np.zeros((0, len(design.features)))
     for batch in batches(X):
         for name in encoder.needed(design):

@@ -1,5 +1,6 @@
 """Predictions for every row of a stream, written batch by batch to a file."""
 
+import copy
 import json
 import os
 from collections import Counter
@@ -29,11 +30,15 @@ MARK = {b"mixfree": b"mixfree predictions"}  # metadata of Parquet and Arrow fil
 
 
 class Written(NamedTuple):
-    """Rows written, rows without a prediction, and unknown categories per column."""
+    """Rows written, rows without a prediction, and unknown categories per column.
+
+    ``not_parsed`` has the number of texts that are no numbers or dates, and the first, per column.
+    """
 
     rows: int
     empty: int
     unknown: Counter[str]
+    not_parsed: dict[str, list[Any]]
 
 
 def write_predictions(
@@ -93,6 +98,7 @@ class Predictor:
     def __post_init__(self) -> None:
         fit, interval = self.fit, self.interval
         self.model, self._weights = fit.model, fit.model.learner.weights
+        self._encoder = copy.copy(fit.encoder)  # counts of its own
         self.classes = fit.encoder.classes
         self.of_mean = check_one_of(self.interval_of, "interval_of", ("row", "mean")) == "mean"
         ends = list[str]()
@@ -125,8 +131,9 @@ class Predictor:
         ending = f".{source.files[0].format}" if path is None else Path(path).suffix
         if path is not None and ending not in ENDINGS:
             raise ValueError(f"output must end in {', '.join(ENDINGS)}, not be {str(path)!r}")
-        encoder, rows, empty = self.fit.encoder, 0, 0
-        needed, unknown = encoder.needed(self.model.design), encoder.unknown.copy()
+        encoder, rows, empty = self._encoder, 0, 0
+        needed = encoder.needed(self.model.design)
+        encoder.unknown, encoder.not_parsed = Counter(), {}
         if ending != ".jsonl":  # objects may lack columns
             source.require_columns([*needed, *self.keep], "column")
         numbers = [name for name in encoder.numbers if name in needed and name not in self.keep]
@@ -146,11 +153,11 @@ class Predictor:
                     rows, empty = rows + len(usable), empty + int((~usable).sum())
             if rows == 0:
                 raise ValueError(f"{source.files[0]}: there are no rows")
-        return Written(rows, empty, encoder.unknown - unknown)
+        return Written(rows, empty, encoder.unknown, encoder.not_parsed)
 
     def batch(self, piece: Piece) -> tuple[Any, Array]:
         """Return the batch to write, and which of its rows have a prediction."""
-        rows, usable = self.fit.encoder.encode_for_prediction(piece, self.model.design)
+        rows, usable = self._encoder.encode_for_prediction(piece, self.model.design)
         columns = {name: piece.batch.column(name) for name in self.keep}
         with np.errstate(over="ignore", invalid="ignore"):
             outputs = predictions_apart(self._weights, rows)

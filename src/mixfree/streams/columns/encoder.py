@@ -316,7 +316,7 @@ class Encoder:
             gaps.append(gap := column.gaps(each))
             if gap is not None and isinstance(column, Number) and (far := np.isinf(each)).any():
                 raise ValueError(located(piece, int(far.argmax()), "is infinite", column.name))
-            known = self._without_gaps(piece, column, gap, known, learns=design is None)
+            known = self._without_gaps(piece, column, gap, known)
         return entries, gaps, known
 
     def _features(
@@ -403,16 +403,13 @@ class Encoder:
         where = np.array(pairs, int).reshape(-1, 2).T
         return sparse.csc_array((np.ones(len(pairs)), tuple(where)), shape=(width, self.width))
 
-    def _without_gaps(
-        self, piece: Piece, column: Column, gap: Array | None, known: Array, learns: bool = True
-    ) -> Array:
+    def _without_gaps(self, piece: Piece, column: Column, gap: Array | None, known: Array) -> Array:
         """Return the rows to use, as missing values are treated; rows need a target."""
         if gap is None:
             return known
         if self.missing == "error":
             self._refuse(piece, int(gap.argmax()), column)
-        if learns:
-            self._note_not_parsed(piece, column, gap)
+        self._note_not_parsed(piece, column, gap)
         if self.missing == "skip" or column is self._target:
             if (lost := int((gap & known).sum())) > 0:
                 self.left_out[f"{column.name!r} is missing"] += lost

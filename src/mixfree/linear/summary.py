@@ -12,8 +12,6 @@ from mixfree.linear.exact.batch_means import Wald
 from mixfree.linear.exact_learner import ExactLearner, knows_intervals
 from mixfree.linear.losses import Poisson, Squared
 
-__all__ = ["Line", "Summary", "lines_of", "summary_of"]
-
 MARKS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 LEGEND = "* p < 0.05, ** p < 0.01, *** p < 0.001"
 

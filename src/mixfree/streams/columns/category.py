@@ -11,8 +11,6 @@ from mixfree.base.checks import check_whole
 from mixfree.streams.columns.column import GAP, MIN_ROWS, Column, Counts, Feature, Raw, Use
 from mixfree.streams.read.values import texts_in
 
-__all__ = ["MAX_HASHED", "MAX_TEXTS", "Category"]
-
 MAX_TEXTS = 256  # most different texts of a column whose texts have features of their own
 MAX_HASHED = 1 << 16  # most hashed features per column
 MAX_CHARACTERS = 200  # characters by which texts are told apart

@@ -19,8 +19,6 @@ from mixfree.base.extras import require
 from mixfree.base.state import State
 from mixfree.streams.read.values import doubles, is_text, numbers_in
 
-__all__ = ["Boolean", "Column", "Counts", "Feature", "Number", "Raw", "Use", "truths_in"]
-
 GAP = "missing"  # the raw feature that is 1 where a value is missing
 MIN_ROWS = 2  # least rows of an indicator with a weight of its own: one row would only fit itself
 MIN_GAPS = 10  # least rows with a gap, and without, for a weight of their own

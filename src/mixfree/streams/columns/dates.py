@@ -12,8 +12,6 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 from mixfree.streams.read.values import doubles, is_text, numbers_in
 
-__all__ = ["check_form", "form_of", "forms_of", "is_clock", "is_time", "times_in", "times_of"]
-
 MIN_SHARE = 0.95  # least share of dates among the texts of a column of dates
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _TIME = (  # an optional time of day and zone

@@ -10,8 +10,6 @@ from scipy import sparse
 from mixfree.base.arithmetic import Array
 from mixfree.streams.columns.column import GAP, Column
 
-__all__ = ["Design", "design_of"]
-
 MAX_NAMED = 5  # features that a remark names
 
 

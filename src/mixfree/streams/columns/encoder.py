@@ -22,8 +22,6 @@ from mixfree.streams.columns.time import Time
 from mixfree.streams.read.source import Piece
 from mixfree.streams.read.values import is_mark, is_text
 
-__all__ = ["POLICIES", "Encoded", "Encoder"]
-
 POLICIES = ("auto", "skip", "error")
 MAX_NOT_PARSED = 0.01  # largest share of texts in a column of numbers or dates
 KINDS = {each.kind: each for each in (Column, Number, Boolean, Category, Time)}

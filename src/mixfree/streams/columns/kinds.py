@@ -15,8 +15,6 @@ from mixfree.streams.columns.column import Boolean, Column, Number
 from mixfree.streams.columns.time import Time
 from mixfree.streams.read.values import doubles, is_mark, is_text, numbers_in
 
-__all__ = ["Choices", "Verdict", "columns_of", "decided", "judge", "matching"]
-
 MAX_RAW = 2000  # most raw features of all columns of texts together
 MIN_TEXTS = 16  # of a column of texts, however many there are
 MIN_SHARE = 0.99  # share of values that decides on the kind; the others count as missing

@@ -12,8 +12,6 @@ from mixfree.streams.columns.column import Boolean, Column, Number, truths_in
 from mixfree.streams.read.source import Piece
 from mixfree.streams.read.values import doubles, label_of, numbers_in, texts_in
 
-__all__ = ["class_names", "label", "located", "shown_text", "targets_in"]
-
 
 def class_names(values: Any, target: Column) -> Any:
     """Return the values of a target as names of classes, null where missing."""

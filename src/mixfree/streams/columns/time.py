@@ -11,8 +11,6 @@ from mixfree.streams.columns import dates
 from mixfree.streams.columns.column import BEYOND, GAP, MIN_ROWS, Column, Counts, Feature, Raw, Use
 from mixfree.streams.read.values import doubles, numbers_in
 
-__all__ = ["CALENDARS", "TIMES", "Time", "span_of"]
-
 TIMES = ("auto", "cyclic", "calendar", "linear", "none")  # encodings of dates
 # How the hours of a day and the days of a week are used: as smooth cycles, as categories, or as
 # categories with other hours at weekends; and the parts of a date in words.

@@ -19,8 +19,6 @@ from mixfree.streams.fit.plan import FitPlan
 from mixfree.streams.read.source import Piece, Source
 from mixfree.streams.read.values import doubles, label_of, numbers_in, texts_in
 
-__all__ = ["FIRST_ROWS", "FirstLook", "first_look", "rows_to_look_at"]
-
 FIRST_ROWS = 10_000  # rows of the first look, but fewer of a wide stream
 CELLS = 1 << 21  # most values of the first look
 MAX_NUMBERED_CLASSES = 5  # most different whole numbers that are taken for classes

@@ -26,8 +26,6 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.files import replacing
 
-__all__ = ["MAGIC", "is_model", "load", "save"]
-
 MAGIC = b"mixfree\0"
 VERSION = 14
 _FIXED = struct.Struct("<8sIQ")

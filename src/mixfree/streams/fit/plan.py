@@ -16,8 +16,6 @@ from mixfree.streams.columns.dates import check_form
 from mixfree.streams.columns.encoder import POLICIES
 from mixfree.streams.columns.time import TIMES
 
-__all__ = ["FitPlan"]
-
 
 @dataclass(frozen=True)
 class FitPlan:

@@ -8,8 +8,6 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.draws import SAMPLE
 from mixfree.base.sample import UniformSample
 
-__all__ = ["Reservoir"]
-
 SIZE = 2048  # default number of rows kept
 
 

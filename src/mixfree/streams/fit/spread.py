@@ -15,8 +15,6 @@ from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.read.files import STDIN, StreamFile
 from mixfree.streams.read.source import Source
 
-__all__ = ["check_can_be_spread", "parts_of", "run_on_cluster", "run_on_workers"]
-
 PARTS_PER_WORKER = 8  # so that all workers finish at about the same time
 
 Show = Callable[[int, float], None]

@@ -29,8 +29,6 @@ from mixfree.streams.fit.timeline import ALL_PREDICTED, CHUNK, Timeline, best_co
 from mixfree.streams.read.record import ReadRecord
 from mixfree.streams.read.source import Piece, Source
 
-__all__ = ["Model", "StreamFit"]
-
 KIND = "stream fit"
 CELLS = 1 << 21  # most values of a matrix of features, to bound the memory
 REDECIDED = 4  # growth of a stream after which test-then-train decides on calendars again

@@ -11,18 +11,6 @@ from mixfree.base.state import State
 from mixfree.linear.classes import most_probable, probabilities
 from mixfree.linear.losses import Family, Logistic, Loss, mean_of, predictions_apart
 
-__all__ = [
-    "CHUNK",
-    "COLUMNS",
-    "Bins",
-    "Outcomes",
-    "Timeline",
-    "actual_of",
-    "best_constant",
-    "compare",
-    "compare_constant",
-]
-
 CHUNK = 1000  # rows predicted at a time before they are learnt, and rows of the shortest bins
 MAX_BINS = 512  # most bins; beyond, neighbours are merged
 ALL_PREDICTED = 1 << 15  # rows of a stream that are all predicted; then half of every doubling

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 from mixfree.base.extras import require
 
-__all__ = ["MAX_LINE", "Dialect"]
-
 MAX_LINE = 1 << 23  # bytes of the longest line, and of text per batch of a CSV file
 LOOK = 100  # rows that tell a delimiter at their end from row names at their beginning
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from mixfree.base.checks import shown
 from mixfree.base.extras import require
 
-__all__ = ["NOT_UTF8", "STDIN", "STDIN_SHOWN", "StreamFile", "find_files", "not_text"]
-
 STDIN, STDIN_SHOWN = "-", "standard input"
 ENDINGS = {
     "csv": (".csv", ".tsv", ".txt"),

@@ -15,8 +15,6 @@ from mixfree.streams.read.files import NOT_UTF8, STDIN, StreamFile, not_text
 from mixfree.streams.read.json_lines import columns_of, rows_of, schema_of
 from mixfree.streams.read.values import decoded, flat, is_text
 
-__all__ = ["Reader"]
-
 BLOCK = 1 << 21  # bytes of JSON lines, or of a pipe, per batch
 ROWS, CELLS = 1 << 16, 1 << 21  # most rows and values per batch, but of CSV
 PAGE = 1 << 16  # bytes read ahead per Parquet column

@@ -9,8 +9,6 @@ from mixfree.base.extras import require
 from mixfree.streams.read.files import NOT_UTF8
 from mixfree.streams.read.values import label_of
 
-__all__ = ["columns_of", "rows_of", "schema_of"]
-
 Row = dict[str, Any]
 
 

@@ -11,8 +11,6 @@ from mixfree.base.extras import require
 from mixfree.base.state import State, loading
 from mixfree.streams.read.source import Piece
 
-__all__ = ["FileRead", "ReadRecord"]
-
 EVERY = 1 << 16  # every such row is in the checksum, and so are the rows 1, 2, 3, 5, 9, 17, …
 _REMEDY = (
     "give the same data from its beginning, followed by new rows or files, or fit anew, without "

@@ -11,8 +11,6 @@ from mixfree.base.checks import shown
 from mixfree.streams.read.files import StreamFile
 from mixfree.streams.read.formats import Reader
 
-__all__ = ["Piece", "Source", "check_different"]
-
 
 class Piece(NamedTuple):
     """A batch of rows, its file, the index of its first row in that file, and weights if any."""

@@ -7,17 +7,6 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 
-__all__ = [
-    "decoded",
-    "doubles",
-    "flat",
-    "is_mark",
-    "is_text",
-    "label_of",
-    "numbers_in",
-    "texts_in",
-]
-
 # Texts that denote a missing number in a column of numbers; elsewhere they may be categories.
 MARKS = (
     *("?", "-", "--", "---", ".", "..", "*", "none", "missing", "unknown", "nil", "(null)"),

@@ -9,8 +9,6 @@ from mixfree.base.arithmetic import Array
 from mixfree.steps import Profile
 from mixfree.steps.profile import BLOCK_AT_HALF, MIN_BLOCKS, RISING, SUM_AT_HALF
 
-__all__ = ["Correlation"]
-
 
 @dataclass(frozen=True)
 class Correlation:

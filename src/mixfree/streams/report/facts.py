@@ -18,8 +18,6 @@ from mixfree.streams.fit.timeline import CHUNK
 from mixfree.streams.report.correlation import Correlation
 from mixfree.streams.report.metrics import ROUNDING, metrics, of_all_rows
 
-__all__ = ["Facts", "check_something_learnt"]
-
 NAMES = {"r2": "R²", "rmse": "RMSE", "mae": "MAE", "auc": "AUC"}  # metrics as printed
 PER_FEATURE = 20  # rows per feature needed for useful predictions
 TREND = 0.5  # share of the target that a trend must explain to be mentioned

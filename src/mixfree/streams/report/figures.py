@@ -13,8 +13,6 @@ from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.report.correlation import Correlation
 from mixfree.streams.report.facts import Facts
 
-__all__ = ["course", "effects", "figures", "shortened"]
-
 AROUND = 3  # bins compared before and after a jump
 JUMP = 1.5  # least ratio of errors at a jump
 UNUSUAL = 2.0  # least size of a jump, in typical changes from bin to bin

@@ -7,8 +7,6 @@ from mixfree.linear.exact_learner import ExactLearner
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.fit.timeline import COLUMNS, Timeline, best_constant, compare
 
-__all__ = ["ROUNDING", "metrics", "of_all_rows"]
-
 CONSTANT = "constant_"  # prefix of the sums of a timeline that are about the constant
 ROUNDING = 1e-10  # bound on rounding errors, relative to the sizes of the terms added
 

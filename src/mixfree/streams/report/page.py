@@ -18,8 +18,6 @@ from mixfree.streams.report.facts import Facts, check_something_learnt
 from mixfree.streams.report.figures import course, effects, figures, shortened
 from mixfree.streams.report.text import exactness
 
-__all__ = ["MARK", "page", "write_page"]
-
 MARK = b'content="mixfree report"'  # in the head of every page
 LISTED = 300  # most columns, weights or files in a table
 UNBROKEN = r"(?<!\S)--\w[\w-]*|&lt; [.\d]+|\d[.\d]*e-\d+"

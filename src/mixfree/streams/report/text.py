@@ -14,8 +14,6 @@ from mixfree.linear.learner_for import LinearLearner
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.report.facts import Facts
 
-__all__ = ["HEADER", "exactness", "lines", "weights", "write_weights"]
-
 HEADER = b"\nfeature,class,weight,std_error,t,p,low,high\n"  # the first line of a file, its mark
 NAMED = 20  # most columns that are listed by name
 

@@ -57,41 +57,24 @@ def one_thread(method: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def dot(a: Array, b: Array) -> float:
-    """Σ a_k b_k, the same bits for any number of threads.
-
-    Examples
-    --------
-    >>> dot(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
-    11.0
-    """
+    """Σ a_k b_k, the same bits for any number of threads."""
     if a.size <= _DOT_BLOCK:
         return float(inner(a, b))
     blocks = (slice(i, i + _DOT_BLOCK) for i in range(0, a.size, _DOT_BLOCK))
     return sum(float(inner(a[block], b[block])) for block in blocks)
 
 
-def sum_of_squares(v: Array) -> float:
-    """Σ v_k², the same bits for any number of threads."""
-    return dot(v, v)
-
-
 def norm(v: Array) -> float:
-    """Euclidean norm that neither overflows nor underflows; not finite if ``v`` is not.
-
-    Examples
-    --------
-    >>> round(norm(np.array([3e200, 4e200])) / 5e200, 12)
-    1.0
-    """
+    """Euclidean norm that neither overflows nor underflows; not finite if ``v`` is not."""
     if v.itemsize < 8:
         v = v.astype(np.float64)
-    square = float(inner(v, v)) if v.size <= _DOT_BLOCK else sum_of_squares(v)
+    square = dot(v, v)
     if LEAST < square < MOST:
         return math.sqrt(square)
     largest = float(np.abs(v).max(initial=0.0))
     if largest == 0.0 or not math.isfinite(largest):
         return largest
-    return largest * math.sqrt(sum_of_squares(v / largest))
+    return largest * norm(v / largest)
 
 
 def farthest_of(dtype: npt.DTypeLike) -> float:

@@ -16,13 +16,7 @@ EXTRA_OF = {
 
 
 def require(module: str) -> ModuleType:
-    """Import ``module`` or raise an ImportError naming the extra that brings it.
-
-    Examples
-    --------
-    >>> require("rich").__name__
-    'rich'
-    """
+    """Import ``module`` or raise an ImportError naming the extra that brings it."""
     if (found := sys.modules.get(module)) is not None:  # an import takes ten times as long
         return found
     try:

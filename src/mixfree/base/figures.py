@@ -51,12 +51,6 @@ def styles_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     A series whose name has that of a method in it, like "MAG, 10 levels", has the method's colour
     in every figure. All other series have the colours that are left. Series of one colour differ
     in their dashes.
-
-    Examples
-    --------
-    >>> found = styles_of(["SGD", "mag", "mag, 10 levels", "Adam"])
-    >>> [style["color"] for style in found.values()]
-    ['#0072B2', '#000000', '#000000', '#D55E00']
     """
     colors = {name: _color_of_method(name) for name in names}
     free = cycle(color for color in PALETTE if color not in colors.values())
@@ -80,11 +74,6 @@ def new_figure(
     """Make a figure in this style, with one set of axes or an array of them.
 
     Width and height are in inches; ``subplots`` are passed to ``Figure.subplots``.
-
-    Examples
-    --------
-    >>> figure, axes = new_figure()
-    >>> line, = axes.plot([1, 2, 3], label="a series")
     """
     figure = require("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(rows, columns, **subplots)
@@ -113,14 +102,6 @@ def label_ends(axes: Axes, names: Mapping[str, str] | None = None) -> None:
     """Write the label of each line, or its name in ``names``, at its end, instead of a legend.
 
     Lines, scales and limits must be in place: labels are moved apart by them.
-
-    Examples
-    --------
-    >>> figure, axes = new_figure()
-    >>> line, = axes.plot([1, 2, 3], label="squares")
-    >>> label_ends(axes)
-    >>> axes.texts[0].get_text()
-    'squares'
     """
     lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
     within = axes.transData + axes.transAxes.inverted()
@@ -162,10 +143,7 @@ def check_figures(path: str | PathLike[str], name: str, force: bool = False) -> 
             f"{name} = {str(path)!r} has the extension {path.suffix!r}; figures are saved as .png "
             "and .svg"
         )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OSError(f"cannot write in the folder {path.parent}: {error.strerror}") from error
+    path.parent.mkdir(parents=True, exist_ok=True)
     paths = [path.with_suffix(ending) for ending in FORMATS]
     for each in paths:
         check_place(each, name, MARK.encode(), force=force)
@@ -176,13 +154,6 @@ def save(figure: Figure, path: str | PathLike[str]) -> list[Path]:
     """Write the figure as PNG and as SVG, and return the two paths.
 
     The extension may be left out; missing folders are made.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> figure, axes = new_figure()
-    >>> [written.name for written in save(figure, tempfile.mkdtemp() + "/decay")]
-    ['decay.png', 'decay.svg']
     """
     written = check_figures(path, "path", force=True)
     # Random SVG ids and dates would make the bytes of equal figures differ.

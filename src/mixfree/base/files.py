@@ -72,14 +72,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
     If anything fails before, the old file is unchanged. Links are followed, and an existing file
     keeps its permissions.
-
-    Examples
-    --------
-    >>> path = Path(tempfile.mkdtemp()) / "numbers"
-    >>> with replacing(path) as file:
-    ...     size = file.write(b"1 2 3")
-    >>> path.read_bytes()
-    b'1 2 3'
     """
     place = Path(os.path.realpath(path))
     part = place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
@@ -106,14 +98,6 @@ def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
     """Hold the write lock of a file; ValueError while another process holds it.
 
     The lock is on a hidden file beside it and ends with the process, however that ends.
-
-    Examples
-    --------
-    >>> path = Path(tempfile.mkdtemp()) / "model"
-    >>> with only_writer(path), only_writer(path):
-    ...     pass
-    Traceback (most recent call last):
-    ValueError: ...model is being written by another process: wait for it, or give another name
     """
     place = Path(os.path.realpath(path))
     beside = place.with_name(f".{place.name}.lock")
@@ -123,12 +107,8 @@ def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
                 raise ValueError(
                     f"{path} is being written by another process: wait for it, or give another name"
                 )
-            # The previous holder may have removed the file between the two lines above.
-            try:
-                if not os.path.samestat(os.fstat(file.fileno()), beside.stat()):
-                    continue
-            except FileNotFoundError:
-                continue
+            if os.fstat(file.fileno()).st_nlink == 0:
+                continue  # the previous holder has removed it between the two lines above
             try:
                 yield
             finally:
@@ -140,18 +120,15 @@ def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
 def _lock(handle: int) -> bool:
     """Try to lock an open file until it is closed; True also if its file system has no locks."""
     try:
-        import fcntl
-    except ImportError:
-        import msvcrt
+        if os.name == "nt":
+            import msvcrt
 
-        try:
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError:
-            return False
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
         return False
     except OSError:
         pass

@@ -16,12 +16,6 @@ def slots_of(key: Key, size: int, first: int, count: int) -> Array:
     """The slots of the next samples; those whose slot is not below ``size`` are not kept.
 
     The slot of sample n, counted from 0, is n while there is room, and then uniform on 0, …, n.
-
-    Examples
-    --------
-    >>> from mixfree.base.draws import RESERVOIR, key
-    >>> slots_of(key(0, RESERVOIR), 3, 0, 6)
-    array([0, 1, 2, 0, 4, 2])
     """
     numbers = np.arange(first, first + count, dtype=np.uint64)
     drawn = below_each(key, numbers, numbers + np.uint64(1))

@@ -33,15 +33,7 @@ class UnitChange(Protocol):
 
 @contextmanager
 def loading(what: str) -> Iterator[None]:
-    """Raise ValueError instead of any error that a state from outside causes inside the block.
-
-    Examples
-    --------
-    >>> with loading("learner"):
-    ...     {}["rows"]
-    Traceback (most recent call last):
-    ValueError: state of the learner does not fit: it has no 'rows'
-    """
+    """Raise ValueError instead of any error that a state from outside causes inside the block."""
     try:
         yield
     except (ValueError, ImportError, OSError):

@@ -15,6 +15,13 @@ from mixfree.base.extras import require
 EVERY = 30.0  # seconds between lines where there is no terminal
 
 
+class Show(Protocol):
+    """Sets the count of a bar, and the text before it."""
+
+    def __call__(self, done: int, label: str = ...) -> None:
+        """Show the count."""
+
+
 def literal(text: str) -> str:
     r"""Return the text as one line with unprintable characters escaped.
 
@@ -31,14 +38,7 @@ def literal(text: str) -> str:
 
 
 def say(*lines: str) -> None:
-    r"""Print each line on standard output, with line breaks escaped.
-
-    Examples
-    --------
-    >>> say("[/x] is a name", "so is a\nb")
-    [/x] is a name
-    so is a\nb
-    """
+    """Print each line on standard output, with line breaks escaped."""
     for line in lines:
         print(literal(line))
 
@@ -82,24 +82,12 @@ class Table:
         require("rich.console").Console(markup=False, emoji=False, highlight=False).print(table)
 
 
-class Show(Protocol):
-    """Sets the count of a bar, and the text before it."""
-
-    def __call__(self, done: int, label: str = ...) -> None:
-        """Show the count."""
-
-
 @contextmanager
 def progress_bar(label: str, total: int | None = None) -> Iterator[Show]:
     """Show a progress bar with the remaining time; yields a function of the count so far.
 
     A second argument of the function replaces the label. Without a terminal, a line is written
     every 30 seconds. An estimated total that turns out too small grows with the count.
-
-    Examples
-    --------
-    >>> with progress_bar("rows", 10) as show:
-    ...     show(10)
     """
     rich = require("rich.progress")
     console = require("rich.console").Console(stderr=True)

@@ -55,15 +55,7 @@ def is_time(arrow_type: Any) -> bool:
 
 
 def check_form(form: str) -> None:
-    """Raise ValueError unless a text is a unit since 1970, a type, or a format of strptime.
-
-    Examples
-    --------
-    >>> check_form("%d %b %Y")
-    >>> check_form("dd/mm")
-    Traceback (most recent call last):
-    ValueError: dates must be formats such as '%d/%m/%Y' or 'seconds' since 1970, not 'dd/mm'
-    """
+    """Raise ValueError unless a text is a unit since 1970, a type, or a format of strptime."""
     used = re.findall("%.?", form)
     written = used and len(set(used)) == len(used) and set(used) <= _DIRECTIVES.keys()
     if not (written or form in EPOCHS or form in STORED):
@@ -78,14 +70,7 @@ def is_clock(form: str) -> bool:
 
 
 def forms_of(texts: Any) -> list[str]:
-    """Return the formats of :data:`FORMATS` in which almost all texts are dates.
-
-    Examples
-    --------
-    >>> import pyarrow
-    >>> forms_of(pyarrow.array(["31.12.2019 23:00", "1.1.2020 0:00"]))
-    ['%d.%m.%Y']
-    """
+    """Return the formats of :data:`FORMATS` in which almost all texts are dates."""
     compute, found = require("pyarrow.compute"), []
     trimmed = compute.utf8_trim_whitespace(texts)
     for form in FORMATS:  # matching takes less time than parsing
@@ -99,12 +84,6 @@ def form_of(values: Any, name: str) -> str:
     """Return the format of a column that the user calls one of dates; ValueError if unknown.
 
     Numbers are seconds (or milliseconds, …) since 1970, or digits like 20191231.
-
-    Examples
-    --------
-    >>> import pyarrow
-    >>> form_of(pyarrow.array([1577836800, 1577840400]), "at")
-    'seconds'
     """
     if is_time(values.type):
         return "clock" if require("pyarrow").types.is_time(values.type) else "stored"
@@ -129,14 +108,7 @@ def _are_dates(values: Any, form: str) -> bool:
 
 
 def times_in(values: Any, form: str) -> Array:
-    """Return the values as NumPy times in microseconds, NaT where missing or not a date.
-
-    Examples
-    --------
-    >>> import pyarrow
-    >>> times_in(pyarrow.array(["2020/1/1 0:30", "2020/2/30", None]), "%Y/%m/%d")
-    array(['2020-01-01T00:30:00.000000', 'NaT', 'NaT'], dtype='datetime64[us]')
-    """
+    """Return the values as NumPy times in microseconds, NaT where missing or not a date."""
     pyarrow = require("pyarrow")
     if is_time(values.type):
         return _stored(values)

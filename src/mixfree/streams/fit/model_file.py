@@ -43,14 +43,6 @@ def save(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
         The file; an existing one stays until the new one is complete and on disk.
     content
         Nested dicts, lists and tuples of numbers, strings, ``None`` and arrays of numbers.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = tempfile.mkdtemp() + "/small.mixfree"
-    >>> save(path, {"weights": np.arange(3.0), "rows": 7})
-    >>> load(path)
-    {'weights': array([0., 1., 2.]), 'rows': 7}
     """
     arrays: list[Array] = []
     described = _describe(content, arrays)

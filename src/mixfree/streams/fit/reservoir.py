@@ -12,16 +12,7 @@ SIZE = 2048  # default number of rows kept
 
 
 class Reservoir(UniformSample):
-    """A uniform sample of rows with their targets, in the order of the stream.
-
-    Examples
-    --------
-    >>> kept = Reservoir(size=2)
-    >>> for start in (0, 4, 8):
-    ...     kept.add(np.arange(start, start + 4.0)[:, None], np.zeros(4))
-    >>> kept.rows.ravel(), kept.seen
-    (array([3., 7.]), 12)
-    """
+    """A uniform sample of rows with their targets, in the order of the stream."""
 
     def __init__(self, size: int = SIZE, seed: int = 0) -> None:
         super().__init__(size, seed, SAMPLE)

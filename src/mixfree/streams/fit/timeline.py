@@ -98,16 +98,7 @@ class Timeline(State):
 
     @classmethod
     def start(cls, outputs: int, classes: int | None) -> Self:
-        """Return a timeline without rows.
-
-        Examples
-        --------
-        >>> from mixfree.linear.losses import Squared
-        >>> timeline = Timeline.start(1, None)
-        >>> timeline.add(Squared(), np.zeros((2, 0)), np.array([1.0, 3.0]), np.zeros(0, "M8[us]"))
-        >>> timeline.bins.target
-        array([2.])
-        """
+        """Return a timeline without rows."""
         scores = np.zeros((2, CELLS if classes == 2 else 0), np.int64)
         return cls(np.zeros((0, outputs)), np.zeros((outputs, 1)), scores)
 
@@ -166,14 +157,6 @@ class Timeline(State):
 
         All rows of a short stream, and random windows of a long one, so that predicting them costs
         less and less beside learning them.
-
-        Examples
-        --------
-        >>> timeline = Timeline.start(1, None)
-        >>> timeline.rows = 100 * ALL_PREDICTED
-        >>> rows, weights = timeline.chosen(100_000)
-        >>> len(rows), weights[:3], weights.sum()
-        (832, array([128., 128., 128.]), np.float64(106496.0))
         """
         first, last = self.rows, self.rows + count
         if last <= ALL_PREDICTED:
@@ -288,13 +271,6 @@ def compare(loss: Loss, weights: Array, rows: Array, targets: Array) -> Outcomes
     """Predict rows with weights, one row per output, and compare with the targets.
 
     Predictions do not depend on the rows beside them, unlike in a matrix product.
-
-    Examples
-    --------
-    >>> from mixfree.linear.losses import Logistic
-    >>> found = compare(Logistic(), np.array([[1.0, 0.0]]), np.array([[0.0]]), np.array([-1.0]))
-    >>> found.actual, found.predicted
-    (array([0.]), array([0.5]))
     """
     with np.errstate(over="ignore", invalid="ignore"):
         raw = _bounded(predictions_apart(weights, rows))
@@ -312,14 +288,7 @@ def compare(loss: Loss, weights: Array, rows: Array, targets: Array) -> Outcomes
 
 
 def best_constant(loss: Loss, targets: Array) -> Array:
-    """Return the constant prediction of the least mean loss, one row per output.
-
-    Examples
-    --------
-    >>> from mixfree.linear.losses import Huber
-    >>> best_constant(Huber(1.0), np.array([0.0, 0.0, 1.0, 9.0])).round(6)
-    array([[0.666667]])
-    """
+    """Return the constant prediction of the least mean loss, one row per output."""
     assert isinstance(loss, Family)
     return loss.best_constant(_bounded(targets))
 

@@ -36,13 +36,6 @@ class Correlation:
 
         ``effective`` is the effective sample size of the fit's intervals, if the profile is taken
         at the final weights; None if it is taken along the path of a run.
-
-        Examples
-        --------
-        >>> profile = Profile(np.array([32, 64]), np.array([2.0, 4.0]), np.array([64, 32]))
-        >>> found = Correlation.of(profile, rows=2048)
-        >>> found.scale, found.effective_sample_size, found.rises
-        (7, 512.0, True)
         """
         along_path = effective is None
         lengths, ratios, blocks = (each[profile.blocks >= MIN_BLOCKS] for each in profile)

@@ -19,21 +19,11 @@ MISSING, UNKNOWN = -1, -2  # entries
 
 @dataclass(eq=False)
 class Category(Column):
-    """A text: 1 in the feature of its text, or of its hash if there are too many texts.
+    """A text: 1 in the feature of its text, or of its hash if there are too many texts."""
 
-    Attributes
-    ----------
-    most
-        Most different texts. A column with more is left out, or hashed.
-    hashed
-        Number of features into which all texts are hashed if there are too many; 0 for none.
-    over
-        Whether there have been too many texts.
-    """
-
-    most: int = MAX_TEXTS
-    hashed: int = 0
-    over: bool = field(default=False, init=False, repr=False)
+    most: int = MAX_TEXTS  # different texts, beyond which the column is left out, or hashed
+    hashed: int = 0  # number of features into which too many texts are hashed; 0 for none
+    over: bool = field(default=False, init=False, repr=False)  # whether there were too many
 
     kind = "category"
 

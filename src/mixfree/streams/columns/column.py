@@ -70,17 +70,11 @@ class Column(State):
     """A column of the data and what its rows have shown; there is one subclass per kind.
 
     A column without a value so far has no kind: its first value decides.
-
-    Attributes
-    ----------
-    forced
-        Whether the user has named the column, so that it is used even if it identifies rows.
-    places
-        The place of each raw feature among those of all columns, −1 as long as it has none.
     """
 
     name: str
-    forced: bool = False
+    forced: bool = False  # named by the user, so that it is used even if it identifies rows
+    # The place of each raw feature among those of all columns, −1 as long as it has none.
     places: dict[str, int] = field(default_factory=dict, init=False, repr=False)
 
     kind: ClassVar[str] = "undecided"
@@ -138,18 +132,11 @@ class Column(State):
 
 @dataclass(eq=False)
 class Number(Column):
-    """A number; in texts, its decimal separator is ``form``, a point or a comma.
+    """A number."""
 
-    Attributes
-    ----------
-    whole
-        Whether all values are whole numbers, as row numbers are.
-    moments
-        Number, least, greatest, sum and sum of squares of the values; sums of whole numbers only.
-    """
-
-    form: str = "point"
-    whole: bool = field(default=True, init=False, repr=False)
+    form: str = "point"  # or comma: the decimal separator in texts
+    whole: bool = field(default=True, init=False, repr=False)  # all values are whole numbers
+    # Number, least, greatest, sum and sum of squares of the values; sums of whole numbers only.
     moments: Array = field(init=False, repr=False)
 
     kind = "number"

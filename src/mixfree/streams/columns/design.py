@@ -14,30 +14,14 @@ MAX_NAMED = 5  # features that a remark names
 
 
 class Design(NamedTuple):
-    """Features decided from what all rows have shown.
+    """Features decided from what all rows have shown."""
 
-    Attributes
-    ----------
-    features
-        Their names.
-    matrix
-        One row per raw feature, one column per feature, sparse.
-    means
-        Means of the features, which fill gaps, per column of the data; 0 for indicators of gaps.
-    ranges
-        First feature of each column of the data and the one after its last.
-    left_out
-        Columns of the data without a feature, with reasons.
-    notes
-        Remarks on the others.
-    """
-
-    features: list[str]
-    matrix: Any
-    means: Array
-    ranges: list[tuple[int, int]]
-    left_out: dict[str, str]
-    notes: list[str]
+    features: list[str]  # their names
+    matrix: Any  # one row per raw feature, one column per feature, sparse
+    means: Array  # of the features, which fill gaps; 0 for indicators of gaps
+    ranges: list[tuple[int, int]]  # first feature of each column and the one after its last
+    left_out: dict[str, str]  # columns without a feature, with reasons
+    notes: list[str]  # remarks on the others
 
     @property
     def is_identity(self) -> bool:
@@ -79,16 +63,9 @@ class Design(NamedTuple):
 def design_of(
     columns: Sequence[Column], sums: Array, rows: int, calendar: str = "cycles"
 ) -> Design:
-    """Decide on the features of each column.
+    """Decide on the features of each column by the sums of all raw features over so many rows.
 
-    Parameters
-    ----------
-    columns
-        What they have seen.
-    sums, rows
-        Sums of all raw features over so many rows.
-    calendar
-        How hours and weekdays are used, one of ``CALENDARS``.
+    ``calendar`` is one of ``CALENDARS``: how hours and weekdays are used.
     """
     names, means, ranges = list[str](), list[float](), list[tuple[int, int]]()
     left_out, notes, entries = dict[str, str](), list[str](), list[tuple[int, int, float]]()

@@ -51,24 +51,13 @@ MOMENT, OF_DAY, OF_YEAR, WEEKDAY, FIRST, LAST = range(6)
 
 @dataclass(eq=False)
 class Time(Column):
-    """A date, whose raw features are sines and cosines, hours and weekdays, and days.
+    """A date, whose raw features are sines and cosines, hours and weekdays, and days."""
 
-    Attributes
-    ----------
-    form
-        How it is written: see :func:`mixfree.streams.columns.dates.times_in`.
-    time
-        One of ``TIMES``.
-    parts
-        Columns with the year, the month, the day and perhaps the hour, instead of one column.
-    span
-        The least and the greatest microsecond since 1970, microsecond of the day, share of the year
-        and weekday, and whether all or some are the first or the last day of a month.
-    """
-
-    form: str = "stored"
-    time: str = "auto"
-    parts: tuple[str, ...] = ()
+    form: str = "stored"  # how it is written: see :func:`mixfree.streams.columns.dates.times_in`
+    time: str = "auto"  # one of ``TIMES``
+    parts: tuple[str, ...] = ()  # columns of year, month, day and perhaps hour, instead of one
+    # The least and the greatest microsecond since 1970, microsecond of the day, share of the year
+    # and weekday, and whether all or some are the first or the last day of a month.
     span: Array = field(init=False, repr=False)
 
     kind = "time"

@@ -66,25 +66,11 @@ def parts_of(files: Sequence[StreamFile], workers: int) -> list[tuple[StreamFile
 def run_on_workers(
     fit: StreamFit, source: Source, workers: int, show: Show | None = None
 ) -> tuple[int, int]:
-    """Fit the whole source in several processes on this machine, by joblib.
+    """Fit the whole source, with which the fit was begun, in several processes, by joblib.
 
-    Parameters
-    ----------
-    fit, source
-        From :meth:`StreamFit.begin`, and the source it was begun with.
-    workers
-        Number of processes.
-    show
-        Called with the number of rows read so far and the seconds elapsed.
-
-    Returns
-    -------
-    Numbers of processes and of parts; both 1 if the files cannot be divided.
-
-    Raises
-    ------
-    OSError
-        If a process is killed; the fit must begin again.
+    ``show`` is called with the rows read so far and the seconds elapsed. Returns the numbers of
+    processes and of parts, both 1 if the files cannot be divided. Raises OSError if a process is
+    killed; the fit must begin again.
     """
     check_whole(workers, "workers")
     check_can_be_spread(fit, source)

@@ -30,28 +30,15 @@ FRAMES = ("pandas", "polars", "pyarrow")  # packages whose tables scikit-learn t
 class TableSource(Source):
     """The rows of a table, or of a stream that is read once, batch after batch.
 
-    Parameters
-    ----------
-    X
-        A data frame, an Arrow table or reader, a query of DuckDB, a lazy frame of Polars, or
-        anything else with ``__arrow_c_stream__``.
-    target
-        Name of the target column; None for a name that no column has.
-    start
-        Number of rows that came before.
-    y
-        Targets of the rows, if they are no column of X.
-
-    Attributes
-    ----------
-    weights, classes, by_class
-        To be set: weights of the rows; classes, of which labels become the places; their weights.
+    Targets are the column ``target`` of X or, as a column of this name or a new one, ``y``. So many
+    rows as ``start`` came before.
     """
 
     def __init__(self, X: Any, target: str | None, start: int = 0, y: Array | None = None) -> None:
         self.files, self.decimal_comma = [StreamFile("X", "arrow")], False
         self._names, self._ahead, self._pieces, self._once = [], [], iter(()), True
         self._start, self._y = start, y
+        # Weights of rows; classes, of which labels become the places; weights of classes.
         self.weights: Array | None = None
         self.classes: Array | None = None
         self.by_class: Array | None = None

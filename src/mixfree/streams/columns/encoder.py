@@ -40,31 +40,10 @@ class Encoded(NamedTuple):
 class Encoder:
     """Turns batches into a matrix of raw features and a vector of targets.
 
-    Parameters
-    ----------
-    columns
-        Columns to learn from.
-    target
-        Column of the target: a number, a boolean, or a text that names the class.
-    classes
-        Classes in order; None for a regression.
-    missing
-        ``"auto"`` leaves out rows without a target and counts gaps, ``"skip"`` leaves out rows
-        with missing values, ``"error"`` refuses them. Other texts in a column of numbers or dates
-        are missing values.
-
-    Attributes
-    ----------
-    rows, sums
-        Rows that decide on the features, and sums of their raw features unless a learner has them.
-    left_out, unknown, not_parsed
-        Rows left out by reason; and by column, texts that no row to learn from had, and other texts
-        in a column of numbers or dates with the place of the first.
-    fixed
-        The features, if the first rows have decided on them. Otherwise all rows do, and raw
-        features are added as they appear.
-    change
-        A map of the raw features before the last batch to those after it, if some were replaced.
+    The target is a number, a boolean, or a text that names one of the ``classes``, which are None
+    for a regression. With ``missing="auto"``, rows without a target are left out and gaps counted;
+    ``"skip"`` leaves out rows with missing values, and ``"error"`` refuses them. Other texts in a
+    column of numbers or dates are missing values.
     """
 
     def __init__(
@@ -77,12 +56,16 @@ class Encoder:
         self.columns, self.target, self._target = list(columns), target.name, target
         self.classes = None if classes is None else list(classes)
         self.missing = missing
-        self.left_out: Counter[str] = Counter()
-        self.unknown: Counter[str] = Counter()
+        self.left_out: Counter[str] = Counter()  # rows by reason
+        self.unknown: Counter[str] = Counter()  # by column, texts that no row to learn from had
+        # By column of numbers or dates, the number of other texts, and the first with its place.
         self.not_parsed: dict[str, list[Any]] = {}
+        # Rows that decide on the features, and the sums of their raw features that no learner has.
         self.rows, self.sums = 0, np.zeros(0)
+        # The features, if the first rows have decided on them. Otherwise all rows do, and raw
+        # features are added as they appear.
         self.fixed: Design | None = None
-        self.change: Any = None
+        self.change: Any = None  # map of the raw features before the last batch, if some changed
         self._place([(column, key) for column in self.columns for key in column.places])
 
     @property

@@ -65,33 +65,20 @@ class Timeline(State):
     """Sums over bins of a stream, and the weights that predict its next rows.
 
     Sums are taken row by row, so that the division into batches does not change a bit.
-
-    Attributes
-    ----------
-    predicts, weights, columns, constant, until
-        Whether the next rows are predicted, the weights that predict them, one column per output,
-        of how many features, the constant with which they are compared, and the row count at which
-        all are replaced. Later features add nothing.
-    origin
-        The first target, subtracted from all targets before summing.
-    rows, per_bin
-        Number of rows, and of those of a full bin.
-    sums, ranges, times, scores
-        Per bin: sums, least and greatest target, and time of the first row; for two classes: number
-        of rows by class and score.
     """
 
     grows: ClassVar[tuple[str, ...]] = ("weights", "sums", "ranges", "times")
 
-    weights: Array
-    constant: Array
-    scores: Array
-    columns: int = 0
-    predicts: bool = False
-    until: int = 0
-    origin: float = 0.0
+    weights: Array  # that predict the next rows, one column per output
+    constant: Array  # with which they are compared
+    scores: Array  # number of rows by class and score, for two classes
+    columns: int = 0  # features that have weights; later ones add nothing
+    predicts: bool = False  # whether the next rows are predicted
+    until: int = 0  # row count at which weights and constant are replaced
+    origin: float = 0.0  # the first target, subtracted from all targets before summing
     rows: int = 0
-    per_bin: int = CHUNK
+    per_bin: int = CHUNK  # rows of a full bin
+    # Per bin: sums of ``COLUMNS``, least and greatest target, and time of the first row.
     sums: Array = field(default_factory=lambda: np.zeros((0, len(COLUMNS))))
     ranges: Array = field(default_factory=lambda: np.zeros((0, 2)))
     times: Array = field(default_factory=lambda: np.zeros(0, np.int64))

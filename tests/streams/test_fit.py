@@ -213,13 +213,14 @@ def test_worse_than_a_constant_is_said(tmp_path, capsys):
 def test_a_few_rare_targets_are_enough(tmp_path, capsys, target):
     """None of them is among the 2,048 rows sampled for the report."""
     rows, drawn = 60_000, Reservoir()
-    drawn.add(np.arange(rows)[:, None], np.zeros(rows))
+    path, places = tmp_path / "d.parquet", np.arange(rows, dtype=np.uint64)
+    drawn.add(places[:, None], np.zeros(rows), str(path), places)
     rare = np.setdiff1d(np.arange(rows), drawn.rows)[11_111::11_111]
     count = np.zeros(rows)
     count[rare] = 1.0
     x = count + np.random.default_rng(0).standard_normal(rows)
     kind = np.where(count == 1.0, "fraud", "fair")
-    path = write(pa.table({"x": x, "count": count, "kind": kind}), tmp_path / "d.parquet")
+    write(pa.table({"x": x, "count": count, "kind": kind}), path)
     options = ["--features", "x", "--model", tmp_path / "m"]
     options += ["--set", "classes=fair,fraud"] if target == "kind" else []
     assert fit(path, *options, target=target) == 0

@@ -21,8 +21,8 @@ class UniformSample(State):
 
     A key depends only on seed, purpose (:mod:`mixfree.base.draws`) and the position in the stream,
     so the same samples are kept however the stream is cut into chunks, and they are a uniform
-    sample of it, in order of arrival. Two samples with different seeds are merged by keeping the
-    smallest keys of both. Copies share all arrays, since none is written to.
+    sample of it, in order of arrival. Two samples are merged by keeping the smallest keys of both.
+    Copies share all arrays, since none is written to.
 
     Examples
     --------
@@ -65,9 +65,13 @@ class UniformSample(State):
         self._settle()
         return self._columns
 
-    def offer(self, columns: Sequence[Array]) -> None:
-        """Offer the next samples; each column has one entry per sample."""
-        counters = np.arange(self.seen, self.seen + len(columns[0]), dtype=np.uint64)
+    def offer(self, columns: Sequence[Array], counters: Array | None = None) -> None:
+        """Offer the next samples; each column has one entry per sample.
+
+        ``counters`` replace their positions in the stream, as what decides which are kept.
+        """
+        if counters is None:
+            counters = np.arange(self.seen, self.seen + len(columns[0]), dtype=np.uint64)
         self.seen += len(counters)
         # Half of a key decides for nearly all samples.
         places = np.flatnonzero(words(self._key, counters) <= np.uint32(self._largest >> 32))
@@ -95,15 +99,13 @@ class UniformSample(State):
             self._largest = int(self._keys.max())
 
     def merge(self, other: Self) -> None:
-        """Become the sample of both streams, this one first; with one seed it is not uniform."""
-        alike = (self.seed, self.purpose) == (other.seed, other.purpose)
-        if alike and self.seen and other.seen:
-            raise ValueError(
-                f"samples to merge must have different seeds, but both have {self.seed}"
-            )
+        """Become the sample of both streams, this one first; they must not share keys."""
         if self.size != other.size:
             raise ValueError(f"samples to merge must be of one size, not {self.size}, {other.size}")
         columns = other.columns
+        self._settle()
+        if np.isin(self._keys, other._keys).any():
+            raise ValueError("both streams have the same rows: fit one of them with another seed")
         self._add(other._keys, columns)
         self.seen += other.seen
 

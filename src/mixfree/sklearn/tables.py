@@ -185,8 +185,6 @@ def begin(source: TableSource, plan: FitPlan) -> StreamFit:
 
 def merged(fit: StreamFit, other: StreamFit) -> StreamFit:
     """Return the fit of both streams."""
-    if fit.reservoir.seed == other.reservoir.seed:
-        raise ValueError("both fits begin with the same row: fit one of them with another seed")
     after, other = copy.deepcopy((fit, other))
     after.merge(other)
     return after

@@ -28,13 +28,17 @@ KINDS = {each.kind: each for each in (Column, Number, Boolean, Category, Time)}
 
 
 class Encoded(NamedTuple):
-    """Rows to learn from: entries per column, raw features, targets, weights, and times if any."""
+    """Rows to learn from: entries per column, raw features, targets, weights and times if any.
+
+    ``places`` are the numbers of the rows in their file.
+    """
 
     entries: list[Array]
     rows: Array | Coded
     targets: Array
     weights: Array | None
     times: Array
+    places: Array
 
 
 class Encoder:
@@ -99,12 +103,15 @@ class Encoder:
     def encode(self, piece: Piece) -> Encoded:
         """Return the rows that can be used; some raw features may be new, or others than before."""
         targets, known = targets_in(piece, self._target, self.classes)
+        places = np.arange(piece.start, piece.start + len(targets), dtype=np.uint64)
         gap, known = None if known.all() else ~known, np.ones(len(targets), bool)
         known = self._without_gaps(piece, self._target, gap, known)
         if gap is None and (numbers := self._numbers(piece.batch)) is not None:
             none, at = np.zeros((len(targets), 0), np.int32), np.arange(self.width)
             rows = Coded(numbers, at, none, self.width)
-            return Encoded([*numbers.T], rows, targets, piece.weights, np.zeros(0, "M8[us]"))
+            return Encoded(
+                [*numbers.T], rows, targets, piece.weights, np.zeros(0, "M8[us]"), places
+            )
         before, over = self._layout(), sum(column.over for column in self.columns)
         entries, gaps, known = self._entries(piece, known)
         if sum(column.over for column in self.columns) > over:
@@ -116,12 +123,13 @@ class Encoder:
             entries = [each[known] for each in entries]
             gaps = [None if gap is None else gap[known] for gap in gaps]
             targets, times = targets[known], times[known] if len(times) else times
+            places = places[known]
             weights = None if weights is None else weights[known]
         if self.fixed is not None:
             features = self._features(entries, gaps, len(targets), self.fixed)
-            return Encoded(entries, features, targets, weights, times)
+            return Encoded(entries, features, targets, weights, times, places)
         rows = self._raw(entries, gaps, len(targets), grow=True)
-        return Encoded(entries, rows, targets, weights, times)
+        return Encoded(entries, rows, targets, weights, times, places)
 
     def _numbers(self, batch: Any) -> Array | None:
         """Return all raw features by one copy, if they are columns of doubles without a gap."""

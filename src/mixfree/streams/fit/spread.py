@@ -10,7 +10,6 @@ from joblib import Parallel, delayed, parallel_config
 from mixfree.base.checks import check_whole
 from mixfree.base.extras import require
 from mixfree.linear.exact_learner import ExactLearner
-from mixfree.streams.fit.reservoir import Reservoir
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.read.files import STDIN, StreamFile
 from mixfree.streams.read.source import Source
@@ -136,7 +135,7 @@ def fit_part(untrained: StreamFit, number: int, files: Sequence[StreamFile]) -> 
     parameters = {**given, "seed": int(given.get("seed", 0)) + number}
     encoder = untrained.encoder.again(fixed=False)
     fit = StreamFit(replace(untrained.plan, parameters=parameters), encoder)
-    fit.tests_first, fit.reservoir = False, Reservoir(seed=number)
+    fit.tests_first = False
     source = Source(files)
     source.open(encoder.needs, encoder.numbers, threads=False)
     fit.run(source.pieces())

@@ -425,4 +425,4 @@ class StreamFit:
             self.encoder.check_sizes(piece, MAX_VALUE)
             raise
         self.timeline.add(self.row_loss, rows, targets, found.times[begin:end])
-        self.reservoir.add(rows, targets)
+        self.reservoir.add(rows, targets, piece.file, found.places[begin:end])

@@ -77,11 +77,6 @@ def norm(v: Array) -> float:
     return largest * norm(v / largest)
 
 
-def farthest_of(dtype: npt.DTypeLike) -> float:
-    """The scale of steps above which a run has diverged: its sums would soon overflow."""
-    return 1e75 if np.dtype(dtype).itemsize >= 8 else 1e30
-
-
-def max_gradient_norm(dtype: npt.DTypeLike) -> float:
-    """The largest norm of a gradient that a method takes: sums and steps cannot overflow."""
+def largest_of(dtype: npt.DTypeLike) -> float:
+    """The largest norm of gradients, and scale of steps, of a method: its sums cannot overflow."""
     return MAX_VALUE if np.dtype(dtype).itemsize >= 8 else 1e25

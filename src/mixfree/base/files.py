@@ -22,15 +22,9 @@ def check_place(
     """Raise ValueError or OSError if a command must not or cannot write to ``path``.
 
     Its folder must be writable, which is tried. A file that exists is replaced only if it is no
-    input, and empty or an earlier output of the same kind; ``force`` replaces any file.
-
-    Parameters
-    ----------
-    name
-        Name of the argument.
-    mark
-        Bytes near the beginning or the end of every output of this kind; after a newline, at the
-        beginning of a line.
+    input, and empty or an earlier output of the same kind, which has the ``mark`` near its
+    beginning or end (after a newline: at the beginning of a line); ``force`` replaces any file.
+    Errors call the path by the ``name`` of its argument.
 
     Examples
     --------

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy import ndarray
 
-from mixfree.base.arithmetic import Array, farthest_of, inner, max_gradient_norm, norm
+from mixfree.base.arithmetic import Array, inner, largest_of, norm
 from mixfree.base.checks import check_point, shown
 from mixfree.base.state import RunState, UnitChange, loading
 from mixfree.domains import AllSpace, Domain, Euclidean, Mirror, Simplex
@@ -74,7 +74,7 @@ class Optimizer:
         self._check_start(x)
         self._shape, self._dtype = x.shape, x.dtype
         self._run = RunState(x, 0, gradient.start(x), step.start(x), self.output.start(x))
-        self.largest, self._farthest = max_gradient_norm(x.dtype), farthest_of(x.dtype)
+        self.largest = largest_of(x.dtype)
         self._reach = getattr(step, "reach", None)
 
     @property
@@ -202,12 +202,12 @@ class Optimizer:
 
     def _runs_away(self) -> bool:
         """Whether the scale of the steps has grown beyond every plausible minimum."""
-        return self._reach is not None and self._reach(self._run.step) > self._farthest
+        return self._reach is not None and self._reach(self._run.step) > self.largest
 
     def _diverged(self, gradient: Array | None) -> str:
         """The error message for a diverged run."""
         return (
-            f"the steps have grown beyond {self._farthest:.0e} by sample {self.number}: the loss "
+            f"the steps have grown beyond {self.largest:.0e} by sample {self.number}: the loss "
             "falls without end, or its gradient never changes; the last point is kept"
         )
 

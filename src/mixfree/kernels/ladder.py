@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array, farthest_of
+from mixfree.base.arithmetic import Array, largest_of
 from mixfree.kernels.jit import inline, out_of_line
 from mixfree.kernels.parts import project
 from mixfree.kernels.run import STEPS, Run
@@ -43,7 +43,7 @@ PLANS = {
         float(step.length),
         stride_of(x.size),
         stride_of(x.size, SAMPLE),
-        farthest_of(x.dtype),
+        largest_of(x.dtype),
     )
 }
 

@@ -1,7 +1,8 @@
-"""A fit spread over processes equals the fit of one process."""
+"""A fit spread over threads or processes equals the fit of one thread."""
 
 import io
 import os
+import signal
 
 import distributed
 import numpy as np
@@ -103,18 +104,6 @@ def begun(data):
     return StreamFit.begin(source, FitPlan("load", missing="skip")), source
 
 
-def test_a_worker_that_is_killed_ends_the_fit_with_a_reason(data, tmp_path, monkeypatch, capsys):
-    """Catches a traceback of joblib, and a model of the parts that had arrived."""
-    monkeypatch.setattr(spread, "fit_part", die)
-    assert run("fit", data, "--missing", "skip", "--model", tmp_path / "m", "--workers", 2) == 2
-    assert "a worker was killed" in capsys.readouterr().err
-    assert not (tmp_path / "m").exists()
-
-
-def die(*part):
-    os._exit(1)
-
-
 def test_what_is_wrong_in_a_part_is_told_with_its_place(data, tmp_path, capsys):
     for name in ("1.parquet", "2.csv"):
         os.symlink(data / name, tmp_path / name)
@@ -169,14 +158,22 @@ def test_an_address_is_that_of_a_cluster(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_a_dask_cluster(data, alone):
+def test_a_dask_cluster_of_which_a_worker_is_killed(data, alone):
+    """Catches parts of a killed worker that are lost, or merged twice."""
     fit, source = begun(data)
-    seen = []
+    seen, killed = [], []
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+        n_workers=2, threads_per_worker=1, dashboard_address=None
     ) as cluster:
-        address = cluster.scheduler_address
-        threads, parts = spread.run_on_cluster(fit, source, address, lambda *now: seen.append(now))
+
+        def show(*now):
+            seen.append(now)
+            if not killed:
+                killed.append(next(iter(cluster.workers.values())).pid)
+                os.kill(killed[0], signal.SIGKILL)
+
+        threads, parts = spread.run_on_cluster(fit, source, cluster.scheduler_address, show)
+        assert killed[0] not in [worker.pid for worker in cluster.workers.values()]
     assert threads == 2
     assert parts == len(seen) > 2
     assert seen[-1][0] == 12_000

@@ -81,7 +81,7 @@ def fit(
             "--workers",
             "--cluster",
             metavar="N|ADDRESS",
-            help="Spread files and Parquet row groups over N processes, or over the Dask cluster "
+            help="Spread files and Parquet row groups over N threads, or over the Dask cluster "
             "at an address, such as tcp://host:8786; needs the method exact.",
         ),
     ] = None,

@@ -8,7 +8,7 @@ from mixfree.base.equal_batches import EqualBatches
 from mixfree.base.state import State
 from mixfree.linear.exact.coded import Coded
 from mixfree.linear.exact.mapping import ColumnMap
-from mixfree.linear.exact.sums import Sums, sums_of
+from mixfree.linear.exact.sums import Sums, stacked, sums_of
 
 MIN_BATCHES, MAX_BATCHES = 16, 64  # at which neighbours are joined: as many as fit in memory
 MEMORY = 32_000_000  # bytes for the batches; there are MIN_BATCHES even if they need more
@@ -100,6 +100,6 @@ class StreamSums(State):
         """Return the sums of the same rows for mapped columns."""
         twin = type(self)(change.after, self.targets, memory=self._memory)
         twin._before, twin.current = self._before.mapped(change), self.current.mapped(change)
-        mapped = (batch.mapped(change) for batch in self.batches.items)
+        mapped = stacked(self.batches.items).mapped(change) if len(self.batches) else ()
         twin.batches = replace(twin.batches, length=self.batches.length).added(*mapped)
         return twin

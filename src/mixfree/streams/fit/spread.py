@@ -1,11 +1,12 @@
-"""A fit spread over processes or a cluster: each fits a part, and the fits are merged."""
+"""A fit spread over threads or a cluster: each fits a part, and the fits are merged."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
-from joblib import Parallel, delayed, parallel_config
+from threadpoolctl import threadpool_limits
 
 from mixfree.base.checks import check_whole
 from mixfree.base.extras import require
@@ -14,7 +15,7 @@ from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.read.files import STDIN, StreamFile
 from mixfree.streams.read.source import Source
 
-PARTS_PER_WORKER = 8  # so that all workers finish at about the same time
+PARTS_PER_WORKER = 4  # so that all workers finish at about the same time
 
 Show = Callable[[int, float], None]
 Part = tuple[StreamFit, int, tuple[StreamFile, ...]]  # an untrained fit, a number, and files
@@ -45,7 +46,7 @@ def parts_of(files: Sequence[StreamFile], workers: int) -> list[tuple[StreamFile
     ...     _ = (folder / f"{name}.csv").write_text("x" * 10)
     >>> parts = parts_of(find_files([str(folder)]), 2)
     >>> ["".join(Path(file.path).stem for file in part) for part in parts]
-    ['a', 'b', 'cd', 'e', 'f', 'g', 'hi', 'j', 'k', 'l', 'mn', 'o', 'p', 'q', 'rs', 't']
+    ['ab', 'cde', 'fg', 'hij', 'kl', 'mno', 'pq', 'rst']
     """
     pieces = [piece for file in files for piece in file.parts()]
     sizes = np.array([size for _, size in pieces], float)
@@ -65,33 +66,26 @@ def parts_of(files: Sequence[StreamFile], workers: int) -> list[tuple[StreamFile
 def run_on_workers(
     fit: StreamFit, source: Source, workers: int, show: Show | None = None
 ) -> tuple[int, int]:
-    """Fit the whole source, with which the fit was begun, in several processes, by joblib.
+    """Fit the whole source, with which the fit was begun, in several threads.
 
     ``show`` is called with the rows read so far and the seconds elapsed. Returns the numbers of
-    processes and of parts, both 1 if the files cannot be divided. Raises OSError if a process is
-    killed; the fit must begin again.
+    threads and of parts, both 1 if the files cannot be divided.
     """
     check_whole(workers, "workers")
     check_can_be_spread(fit, source)
     parts = _parts(fit, source, workers)
     if len(parts) == 1:
-        # In this process, which is as fast and also gives a test-then-train loss.
+        # Alone, which is as fast and also gives a test-then-train loss.
         fit.run(source.pieces(), show=show and (lambda now: show(now.read, now.seconds)))
         fit.end()
         return 1, 1
-    from joblib.externals.loky.process_executor import BrokenProcessPool
-
-    workers = min(workers, len(parts))
+    pool = ThreadPoolExecutor(min(workers, len(parts)))
     try:
-        with parallel_config("loky", inner_max_num_threads=1):
-            pool = Parallel(n_jobs=workers, return_as="generator", batch_size=1)
-            _merge(fit, pool(delayed(fit_part)(*part) for part in parts), show)
-    except BrokenProcessPool as error:
-        raise OSError(
-            "a worker was killed, perhaps for lack of memory: nothing was written; give fewer "
-            "`workers`, or none"
-        ) from error
-    return workers, len(parts)
+        with threadpool_limits(1, "blas"):
+            _merge(fit, pool.map(fit_part, *zip(*parts, strict=True)), show)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return min(workers, len(parts)), len(parts)
 
 
 def run_on_cluster(

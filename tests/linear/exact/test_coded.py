@@ -13,7 +13,9 @@ def test_sums_are_those_of_the_matrix(offset):
     rng = np.random.default_rng(0)
     codes = np.column_stack([rng.choice([0, 2, 9], 500), rng.choice([4, 5, 7, 9], 500)])
     numbers, targets = offset + rng.normal(size=(500, 3)), rng.normal(size=(500, 1))
-    rows = Coded(numbers, np.array([1, 3, 6]), codes.astype(np.int32), 9)  # column 8 is 0
+    places = [np.array([0, 2, 9]), np.array([4, 5, 7, 9])]  # column 8 is 0
+    listed = [where.searchsorted(each) for where, each in zip(places, codes.T, strict=True)]
+    rows = Coded([*numbers.T], np.array([1, 3, 6]), listed, places, 9)
     dense = np.asarray(rows)
     assert dense.shape == rows.shape == (500, 9)
     np.testing.assert_array_equal(dense[:, [1, 3, 6]], numbers)

@@ -18,7 +18,7 @@ from mixfree.linear.exact.sums import Sums, sums_of
 Block = tuple[Array, Array, Array | None]  # rows, targets and weights
 
 PARTS = 8  # the next block has at most 1/PARTS of the rows so far
-CODED_ROWS = 1 << 15  # per block of rows with codes
+CODED_ROWS = 1 << 16  # per block of rows with codes
 MAX_PRODUCT_VALUES = 1 << 19  # per block: they stay in a cache
 MIN_BLOCK = 1024  # rows of the first blocks, or 8 per column
 LONG_BLOCKS = 4  # blocks that are summed as one, once there are enough rows

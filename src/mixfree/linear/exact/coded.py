@@ -1,12 +1,17 @@
 """Rows of few numbers and many indicators, of which only the places are stored."""
 
+from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from mixfree.base.arithmetic import Array
-from mixfree.linear.exact.sums import Sums, not_negative, sums_of
+from mixfree.base.arithmetic import MAX_VALUE, Array
+from mixfree.base.checks import check_values
+from mixfree.linear.exact.sums import MAX_OFFSET, Sums, not_negative, origin_of
+
+SLAB_ROWS = 1 << 13  # that are multiplied at once: they stay in a cache
 
 
 class Coded:
@@ -18,75 +23,112 @@ class Coded:
     Parameters
     ----------
     numbers, at
-        The other columns, one row per row, and their places.
-    codes
-        The places of the columns that are 1, one row per row; ``columns`` stands for none.
+        The other columns and their places.
+    codes, places
+        Lists of codes, one per row, and for each list the place of the column that is 1, per code;
+        ``columns`` stands for none.
     columns
         Columns of the matrix.
 
     Examples
     --------
-    >>> np.asarray(Coded(np.array([[0.5], [2.0]]), np.array([1]), np.array([[0], [3]]), 3))
+    >>> numbers, codes = [np.array([0.5, 2.0])], [np.array([0, 1])]
+    >>> np.asarray(Coded(numbers, np.array([1]), codes, [np.array([0, 3])], 3))
     array([[1. , 0.5, 0. ],
            [0. , 2. , 0. ]])
     """
 
     ndim, dtype = 2, np.dtype(np.float64)
 
-    def __init__(self, numbers: Array, at: Array, codes: Array, columns: int) -> None:
-        self.numbers, self.at, self.codes, self.columns = numbers, at, codes, columns
+    def __init__(
+        self,
+        numbers: Sequence[Array],
+        at: Array,
+        codes: Sequence[Array],
+        places: Sequence[Array],
+        columns: int,
+    ) -> None:
+        self.numbers, self.at, self.codes, self.places = numbers, at, codes, places
+        self.columns = columns
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of the matrix."""
-        return len(self.numbers), self.columns
+        return len(self), self.columns
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return len((*self.numbers, *self.codes)[0])
 
     def __getitem__(self, rows: Any) -> "Coded":
         """Return some rows."""
-        return Coded(self.numbers[rows], self.at, self.codes[rows], self.columns)
+        numbers, codes = ([each[rows] for each in of] for of in (self.numbers, self.codes))
+        return Coded(numbers, self.at, codes, self.places, self.columns)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Return the matrix."""
-        if len(self.at) == self.columns:
-            return self.numbers
-        found = np.zeros((len(self), self.columns + 1))
-        np.put_along_axis(found, self.codes, 1.0, axis=1)
-        found[:, self.at] = self.numbers
+        found = np.zeros((len(self), self.columns + 1), order="C" if self.codes else "F")
+        for codes, places in zip(self.codes, self.places, strict=True):
+            found[np.arange(len(codes)), places[codes]] = 1.0
+        for place, values in zip(self.at, self.numbers, strict=True):
+            found[:, place] = values
         return found[:, :-1]
 
     toarray = __array__
 
+    @np.errstate(over="ignore", invalid="ignore")  # values that are too large are refused
     def sums(self, targets: Array, before: Sums) -> Sums:
         """Sum all rows without weights; ``before`` are the sums of the rows before."""
-        (n, columns), at, codes = self.shape, self.at, self.codes
+        (n, columns), at = self.shape, self.at
         both = np.append(at, np.arange(columns, len(before.mean)))
-        cross, mean = before.cross[at], before.mean[both]
-        last = Sums(
-            before.rows, before.weight, mean, before.scatter[np.ix_(at, at)], cross, before.squares
-        )
-        own = sums_of(self.numbers, targets, before=last)
-        apart = np.empty((n, len(both)))
-        np.subtract(self.numbers, own.mean[: len(at)], out=apart[:, : len(at)])
-        np.subtract(targets, own.mean[len(at) :], out=apart[:, len(at) :])
-        ends = np.arange(0, codes.size + 1, codes.shape[1], dtype=codes.dtype)
-        chosen = np.ones(codes.size), codes.ravel(), ends
-        by_code = (sparse.csc_array(chosen, shape=(columns + 1, n)) @ apart)[:-1]
-        side, count = columns + 1, np.zeros(columns + 1)
-        table = np.zeros(side**2)
-        for place, one in enumerate(codes.T):
-            count += np.bincount(one, minlength=side)
-            for other in codes.T[place + 1 :]:
-                table += np.bincount(one * np.int64(side) + other, minlength=side**2)
-        table, count = table.reshape(side, side)[:-1, :-1], count[:-1]
-        scatter = table + table.T + np.diag(count) - np.outer(count, count) / n
-        scatter[:, at] += by_code[:, : len(at)]
-        scatter[at] += by_code[:, : len(at)].T
-        scatter[np.ix_(at, at)] = own.scatter
-        cross = by_code[:, len(at) :].copy()
-        cross[at] = own.cross
-        mean = np.append(count / n, own.mean[len(at) :])
-        mean[at] = own.mean[: len(at)]
-        return Sums(n, own.weight, mean, not_negative(scatter), cross, own.squares)
+        first = np.array([*(each[0] for each in self.numbers), *targets[0]])
+        origin = origin_of(first, before.mean[both], before.weight, before.diagonal[both])
+        gram, by_code, count, table, accurate = self._products(targets, origin)
+        if not accurate:
+            check_values(rows=np.asarray(self), targets=targets)
+            origin = origin + gram[-1, :-1] / n
+            gram, by_code, count, table, _ = self._products(targets, origin)
+        shift, k = gram[-1, :-1] / n, len(at)
+        gram = gram[:-1, :-1] - n * np.outer(shift, shift)
+        by_code -= count[:, None] * shift
+        scatter = table + table.T - np.outer(count, count) / n
+        np.fill_diagonal(scatter, scatter.diagonal() + count)
+        scatter[:, at] += by_code[:, :k]
+        scatter[at] += by_code[:, :k].T
+        scatter[np.ix_(at, at)] = gram[:k, :k]
+        cross, mean = by_code[:, k:].copy(), np.append(count / n, origin[k:] + shift[k:])
+        cross[at], mean[at] = gram[:k, k:], origin[:k] + shift[:k]
+        squares = np.maximum(gram.diagonal()[k:], 0.0)
+        return Sums(n, np.asarray(float(n)), mean, not_negative(scatter), cross, squares)
+
+    def _products(self, targets: Array, origin: Array) -> tuple[Array, Array, Array, Array, bool]:
+        """Return products of D − ``origin`` and 1, and whether they are accurate.
+
+        Between them: the sums of D − ``origin`` by indicator, counts, and T above its diagonal.
+        """
+        n, k, side = len(self), len(origin), self.columns + 1
+        sizes = [len(places) for places in self.places]
+        firsts, levels = np.cumsum([0, *sizes[:-1]]), sum(sizes)
+        gram, by_level = np.zeros((k + 1, k + 1)), np.zeros((levels, k + 1))
+        for start in range(0, n, SLAB_ROWS):
+            here = slice(start, start + SLAB_ROWS)
+            apart = np.empty((len(targets[here]), k + 1))
+            columns = [*(each[here] for each in self.numbers), *targets[here].T]
+            for place, (values, zero) in enumerate(zip(columns, origin, strict=True)):
+                np.subtract(values, zero, out=apart[:, place])
+            apart[:, k] = 1.0
+            gram += apart.T @ apart
+            chosen = np.empty((len(apart), len(sizes)), np.int32)
+            for place, codes in enumerate(self.codes):
+                np.add(codes[here], firsts[place], out=chosen[:, place], casting="unsafe")
+            ends = np.arange(0, chosen.size + 1, len(sizes), dtype=np.int32)
+            parts = np.ones(chosen.size), chosen.ravel(), ends
+            by_level += sparse.csc_array(parts, shape=(levels, len(apart))) @ apart
+        square, far = gram.diagonal()[:-1], gram[-1, :-1] ** 2 / n
+        accurate = bool((far * (1.0 + 1.0 / MAX_OFFSET) <= square).all())
+        accurate = accurate and bool(square.max(initial=0.0) <= MAX_VALUE**2)  # NaN is neither
+        by_code, table = np.zeros((side, k + 1)), np.zeros((side, side))
+        by_code[np.concatenate(self.places)] = by_level  # codes of no column share the last place
+        for i, j in combinations(range(len(sizes)), 2):
+            pairs = np.bincount(self.codes[i] * sizes[j] + self.codes[j], None, sizes[i] * sizes[j])
+            table[np.ix_(self.places[i], self.places[j])] = pairs.reshape(sizes[i], sizes[j])
+        return gram, by_code[:-1, :-1], by_code[:-1, -1], table[:-1, :-1], accurate

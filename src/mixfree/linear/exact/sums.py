@@ -127,12 +127,17 @@ def sums_of(
     check_values(rows=rows, targets=targets)
     origin = np.concatenate([rows[..., 0, :], targets[..., 0, :]], axis=-1)
     if before is not None:
-        outlier = (origin - before.mean) ** 2 * before.weight > MAX_OFFSET * before.diagonal
-        origin = np.where(outlier & (before.diagonal > 0.0), before.mean, origin)
+        origin = origin_of(origin, before.mean, before.weight, before.diagonal)
     sums, accurate = _sums_about(origin, rows, targets, weights)
     if not accurate:
         sums, _ = _sums_about(sums.mean, rows, targets, weights)
     return sums
+
+
+def origin_of(first: Array, mean: Array, weight: Array, diagonal: Array) -> Array:
+    """Return the first row, but the mean of the rows before where it is an outlier of theirs."""
+    outlier = (first - mean) ** 2 * weight > MAX_OFFSET * diagonal
+    return np.where(outlier & (diagonal > 0.0), mean, first)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # values that are too large are refused later

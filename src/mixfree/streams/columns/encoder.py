@@ -107,11 +107,8 @@ class Encoder:
         gap, known = None if known.all() else ~known, np.ones(len(targets), bool)
         known = self._without_gaps(piece, self._target, gap, known)
         if gap is None and (numbers := self._numbers(piece.batch)) is not None:
-            none, at = np.zeros((len(targets), 0), np.int32), np.arange(self.width)
-            rows = Coded(numbers, at, none, self.width)
-            return Encoded(
-                [*numbers.T], rows, targets, piece.weights, np.zeros(0, "M8[us]"), places
-            )
+            none = np.zeros(0, "M8[us]")
+            return Encoded([*numbers.T], numbers, targets, piece.weights, none, places)
         before, over = self._layout(), sum(column.over for column in self.columns)
         entries, gaps, known = self._entries(piece, known)
         if sum(column.over for column in self.columns) > over:
@@ -326,7 +323,7 @@ class Encoder:
 
     def _raw(
         self, entries: Sequence[Any], gaps: Sequence[Any], count: int, grow: bool = False
-    ) -> Coded:
+    ) -> Array | Coded:
         """Return raw features; with ``grow``, those that are new are placed."""
         found = []
         for column, each, gap in zip(self.columns, entries, gaps, strict=True):
@@ -340,8 +337,9 @@ class Encoder:
             if grow:
                 new = [*numbers]
                 for names, codes in indicators:
-                    seen = np.flatnonzero(np.bincount(np.maximum(codes, -1) + 1)[1:])
-                    new += [names[code] for code in seen.tolist()]
+                    if any(column.place(name) < 0 for name in names):
+                        seen = np.flatnonzero(np.bincount(np.maximum(codes, -1) + 1)[1:])
+                        new += [names[code] for code in seen.tolist()]
                 if any(column.place(key) < 0 for key in new):
                     self._place([(column, key) for key in new if column.place(key) < 0])
             found.append((column, numbers, indicators))
@@ -352,16 +350,18 @@ class Encoder:
             if (place := column.place(key)) >= 0
         )
         at = np.array([place for place, *_ in placed], int)
-        dense, coded = np.empty((len(at), count)).T, list[Array]()  # contiguous by column
-        for to, (_, number, key) in enumerate(placed):
-            dense[:, to] = found[number][1][key]
+        dense = [found[number][1][key] for _, number, key in placed]
+        coded, places = list[Array](), list[Array]()
         for column, _, indicators in found:
             for names, codes in indicators:
-                places = [place if place >= 0 else self.width for place in map(column.place, names)]
-                # Negative codes, of entries without an indicator, have the last place.
-                coded.append(np.array([*places, self.width], np.int32)[np.maximum(codes, -1)])
-        none = np.zeros((count, 0), np.int32)
-        return Coded(dense, at, np.column_stack(coded) if coded else none, self.width)
+                where = [column.place(name) for name in names]
+                places.append(np.array([*where, -1]) % (self.width + 1))
+                # Entries without an indicator have the last code.
+                none = codes < 0
+                coded.append(np.where(none, len(names), codes) if none.any() else codes)
+        if not (dense or coded):
+            return np.zeros((count, self.width))
+        return Coded(dense, at, coded, places, self.width)
 
     def _place(self, new: Sequence[tuple[Column, str]]) -> None:
         """Add raw features."""

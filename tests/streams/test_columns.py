@@ -115,7 +115,7 @@ def test_digits_may_be_grouped(tmp_path):
         path = tmp_path / f"{number}.csv"
         path.write_text(csv_text("x;y", texts, Y, separator=";"), encoding="utf-8")
         found = look(path).encoder.encode(next(iter(opened(path, ["x", "y"]))))
-        np.testing.assert_array_equal(found.rows.numbers[:, 0], np.round(1e5 * X, 2))
+        np.testing.assert_array_equal(np.asarray(found.rows)[:, 0], np.round(1e5 * X, 2))
 
 
 def test_quoted_texts_may_have_several_lines(tmp_path, monkeypatch):

@@ -22,6 +22,7 @@ from mixfree.linear.losses import mean_of, predictions_apart
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.read.files import STDIN, StreamFile
 from mixfree.streams.read.source import Piece, Source
+from mixfree.streams.read.values import decoded
 
 ENDINGS = (".parquet", ".csv", ".arrow")
 MARK = {b"mixfree": b"mixfree predictions"}  # metadata of Parquet and Arrow files
@@ -156,7 +157,7 @@ class Predictor:
     def batch(self, piece: Piece) -> tuple[Any, Array]:
         """Return the batch to write, and which of its rows have a prediction."""
         rows, usable = self._encoder.encode_for_prediction(piece, self.model.design)
-        columns = {name: piece.batch.column(name) for name in self.keep}
+        columns = {name: decoded(piece.batch.column(name)) for name in self.keep}
         with np.errstate(over="ignore", invalid="ignore"):
             outputs = predictions_apart(self._weights, rows)
             loss, single = self.fit.row_loss, self.classes is None

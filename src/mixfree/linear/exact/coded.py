@@ -11,7 +11,7 @@ from mixfree.base.arithmetic import MAX_VALUE, Array
 from mixfree.base.checks import check_values
 from mixfree.linear.exact.sums import MAX_OFFSET, Sums, not_negative, origin_of
 
-SLAB_ROWS = 1 << 13  # that are multiplied at once: they stay in a cache
+SLAB_ROWS = 1 << 12  # that are multiplied at once: they stay in a cache
 
 
 class Coded:

@@ -9,7 +9,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.streams.columns.column import GAP, MIN_ROWS, Column, Counts, Feature, Raw, Use
-from mixfree.streams.read.values import texts_in
+from mixfree.streams.read.values import decoded, texts_in
 
 MAX_TEXTS = 256  # most different texts of a column whose texts have features of their own
 MAX_HASHED = 1 << 16  # most hashed features per column
@@ -37,16 +37,22 @@ class Category(Column):
         found = entries == MISSING
         return found if found.any() else None
 
+    def values(self, batch: Any) -> Any:
+        """Return the values of a batch, as a dictionary if they are stored as one."""
+        return batch.column(self.name)
+
     def parse(self, values: Any, grow: bool) -> Array:
         """Return the index of each text among the raw features; there may be too many texts now."""
-        texts = texts_in(values).dictionary_encode()
-        keys = [f"={text[:MAX_CHARACTERS]}" for text in texts.dictionary.to_pylist()]
-        if grow and not self.over:
-            self.add(keys)
+        different = values.dictionary_encode()
+        keys = _keys(different)
+        if grow and not self.over and any(key not in self.places for key in keys if key):
+            different = decoded(values).dictionary_encode()  # by appearance, without unused ones
+            keys = _keys(different)
+            self.add([key for key in keys if key])
         # A text may have occurred only in rows that were left out.
         code = {key: n for n, (key, at) in enumerate(self.places.items()) if grow or at >= 0}
-        at = [code.get(self.moved(key) or "", UNKNOWN) for key in keys]
-        which = texts.indices.fill_null(len(at)).to_numpy(zero_copy_only=False)
+        at = [code.get(self.moved(key) or "", UNKNOWN) if key else MISSING for key in keys]
+        which = different.indices.fill_null(len(at)).to_numpy(zero_copy_only=False)
         return np.asarray(np.array([*at, MISSING])[which])
 
     def add(self, keys: list[str], too_many: bool = False) -> None:
@@ -96,3 +102,9 @@ class Category(Column):
         features += self.gap_feature(counts, rows)
         why = "" if features else "constant" if known else "empty"
         return Use(features, filled, why, note)
+
+
+def _keys(different: Any) -> list[str]:
+    """Return the raw features of the texts of a dictionary, empty where one is missing."""
+    texts = texts_in(different.dictionary).to_pylist()
+    return ["" if text is None else f"={text[:MAX_CHARACTERS]}" for text in texts]

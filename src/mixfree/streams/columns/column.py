@@ -17,7 +17,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 from mixfree.base.state import State
-from mixfree.streams.read.values import doubles, is_text, numbers_in
+from mixfree.streams.read.values import decoded, doubles, is_text, numbers_in
 
 GAP = "missing"  # the raw feature that is 1 where a value is missing
 MIN_ROWS = 2  # least rows of an indicator with a weight of its own: one row would only fit itself
@@ -88,7 +88,7 @@ class Column(State):
 
     def values(self, batch: Any) -> Any:
         """Return the values of a batch."""
-        return batch.column(self.name)
+        return decoded(batch.column(self.name))
 
     def parse(self, values: Any, grow: bool) -> Array:
         """Return one entry per value; with ``grow``, new texts become raw features."""

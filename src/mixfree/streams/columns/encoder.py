@@ -20,7 +20,7 @@ from mixfree.streams.columns.kinds import decided
 from mixfree.streams.columns.target import located, shown_text, targets_in
 from mixfree.streams.columns.time import Time
 from mixfree.streams.read.source import Piece
-from mixfree.streams.read.values import is_mark, is_text
+from mixfree.streams.read.values import decoded, is_mark, is_text
 
 POLICIES = ("auto", "skip", "error")
 MAX_NOT_PARSED = 0.01  # largest share of texts in a column of numbers or dates
@@ -408,7 +408,7 @@ class Encoder:
     def _note_not_parsed(self, piece: Piece, column: Column, missing: Array) -> None:
         """Count texts where a number or a date is expected, and record the place of the first."""
         for source in column.sources:
-            values = piece.batch.column(source)
+            values = decoded(piece.batch.column(source))
             if not is_text(values.type) or missing.sum() == values.null_count:
                 continue
             odd = missing & values.is_valid().to_numpy(False)
@@ -422,7 +422,7 @@ class Encoder:
 
     def _refuse(self, piece: Piece, row: int, column: Column) -> None:
         """Raise ValueError for a missing value, with its place and what to do about it."""
-        value = piece.batch.column(column.sources[0])[row]
+        value = decoded(piece.batch.column(column.sources[0]))[row]
         odd = value.is_valid and is_text(value.type)
         what = f"is {shown_text(value)}, not {column.expected}" if odd else "is missing"
         raise ValueError(

@@ -10,7 +10,7 @@ from mixfree.base.extras import require
 from mixfree.linear.classes import targets_at
 from mixfree.streams.columns.column import Boolean, Column, Number, truths_in
 from mixfree.streams.read.source import Piece
-from mixfree.streams.read.values import doubles, label_of, numbers_in, texts_in
+from mixfree.streams.read.values import decoded, doubles, label_of, numbers_in, texts_in
 
 
 def class_names(values: Any, target: Column) -> Any:
@@ -36,7 +36,7 @@ def targets_in(piece: Piece, target: Column, classes: Sequence[str] | None) -> t
     values = piece.batch.column(target.name)
     if classes is None:
         form = target.form if isinstance(target, Number) else "point"
-        targets = doubles(numbers_in(values, form))
+        targets = doubles(numbers_in(decoded(values), form))
         infinite = np.isinf(targets)
         if infinite.any():
             raise ValueError(located(piece, int(infinite.argmax()), "is infinite", target.name))

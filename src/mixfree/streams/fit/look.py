@@ -17,7 +17,7 @@ from mixfree.streams.columns.target import class_names
 from mixfree.streams.columns.time import Time
 from mixfree.streams.fit.plan import FitPlan
 from mixfree.streams.read.source import Piece, Source
-from mixfree.streams.read.values import doubles, label_of, numbers_in, texts_in
+from mixfree.streams.read.values import decoded, doubles, label_of, numbers_in, texts_in
 
 FIRST_ROWS = 10_000  # rows of the first look, but fewer of a wide stream
 CELLS = 1 << 21  # most values of the first look
@@ -137,7 +137,7 @@ def _table(first: Sequence[Piece]) -> dict[str, Any]:
     """Return the first values of each column."""
     found = {}
     for place, name in enumerate(first[0].batch.schema.names):
-        parts = [piece.batch.column(place) for piece in first]
+        parts = [decoded(piece.batch.column(place)) for piece in first]
         if len({part.type for part in parts}) > 1:  # files may store a column in different types
             parts = [texts_in(part) for part in parts]
         found[name] = require("pyarrow").concat_arrays(parts)

@@ -231,7 +231,7 @@ def _batch_rows(names: Sequence[str]) -> int:
 
 
 def _plain(batch: Any, names: list[str]) -> Any:
-    """Select columns, with structs flattened and dictionaries decoded.
+    """Select columns, with structs flattened and dictionaries decoded, but those of texts.
 
     Raises ValueError for very long texts.
     """
@@ -240,8 +240,10 @@ def _plain(batch: Any, names: list[str]) -> Any:
         return batch.select(names)
     table = flat(pyarrow.Table.from_batches([batch])).select(names)
     columns = [column.chunk(0) for column in table.columns]
-    for name, values in zip(names, columns, strict=True):
-        if pyarrow.types.is_dictionary(values.type) and is_text(values.type.value_type):
+    for place, (name, values) in enumerate(zip(names, columns, strict=True)):
+        if not (pyarrow.types.is_dictionary(values.type) and is_text(values.type.value_type)):
+            columns[place] = decoded(values)
+        else:
             lengths = require("pyarrow.compute").binary_length(values.dictionary)
             longest = require("pyarrow.compute").max(lengths).as_py() or 0
             if longest > LONGEST_TEXT:
@@ -249,4 +251,4 @@ def _plain(batch: Any, names: list[str]) -> Any:
                     f"column {name!r} has a text of {longest:,} bytes, more than "
                     f"{LONGEST_TEXT:,}: `exclude={[name]!r}` leaves it out"
                 )
-    return pyarrow.RecordBatch.from_arrays([decoded(each) for each in columns], names=names)
+    return pyarrow.RecordBatch.from_arrays(columns, names=names)

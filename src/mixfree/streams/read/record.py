@@ -10,6 +10,7 @@ from mixfree.base.checks import MOST_COUNTED
 from mixfree.base.extras import require
 from mixfree.base.state import State, loading
 from mixfree.streams.read.source import Piece
+from mixfree.streams.read.values import decoded
 
 EVERY = 1 << 16  # every such row is in the checksum, and so are the rows 1, 2, 3, 5, 9, 17, …
 _REMEDY = (
@@ -115,7 +116,7 @@ class ReadRecord:
 
 
 def _checksum(piece: Piece, row: int) -> int:
-    values = [_canonical(each[0]) for each in piece.batch.slice(row, 1).columns]
+    values = [_canonical(decoded(each)[0]) for each in piece.batch.slice(row, 1).columns]
     return zlib.crc32(f"{piece.start + row} {values}".encode())
 
 

@@ -385,6 +385,7 @@ def test_what_a_profile_says():
     assert said(1.0, 4.0, 3.9, 8.0, effective=525.0)[1].endswith("as about 525 independent ones")
     flat, text = said(1.0, 1.1, 0.9, 1.0)
     assert (flat.exists, flat.scale) == (False, 1) and "they count as independent" in text
+    assert said(1.0, 1.1, 0.9, 1.0, effective=1024.0)[1].endswith("as about 1,020 independent ones")
     assert said(0.5, 0.6, 1.2, 1.0)[1] == "too few rows to tell how correlated they are"
     # Yearly numbers of sunspots were told to be independent but for the next row.
     spots = said(1.0, 1.81, 2.71, 1.91, rows=309, by=32, effective=90.0)[1]
@@ -404,8 +405,10 @@ def test_errors_of_rounding_are_not_told_to_be_correlated(tmp_path, capsys):
     assert run("report", model, "-o", tmp_path / "r.html") == 0
     html = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "the model fits every row up to rounding" in html and "independent ones" not in html
-    noisy = {"x": columns["a"], "y": columns["a"] + 1e-4 * rng.standard_normal(3000)}
-    assert "computed from" not in said_of(capsys, tmp_path, pa.table(noisy))[1]
+    for size, offset in ((1e-4, 0.0), (1.0, 1e12)):
+        y = offset + columns["a"] + size * rng.standard_normal(3000)
+        table = pa.table({"x": columns["a"], "y": y})
+        assert "computed from" not in said_of(capsys, tmp_path, table)[1]
 
 
 def test_too_few_rows_are_said_to_be(tmp_path, capsys):
@@ -498,6 +501,8 @@ def test_a_change_of_the_stream_is_told_from_noise(tmp_path, capsys):
         assert ahead["loss"] > constant["loss"]
         assert ("drift      the data changes over time: R² is" in out) == changed
         assert "worse than the best constant" not in out
+    ends = {"x": x[:1200], "y": np.where(np.arange(1200) < 1000, x[:1200] + 5.0, 0.0)}
+    assert "nan" not in said_of(capsys, tmp_path, pa.table(ends))[1]  # one value is predicted ahead
 
 
 def test_one_row_predicted_ahead_explains_nothing(tmp_path, capsys):

@@ -67,7 +67,12 @@ def test_folders_and_globs_are_read_by_name(tmp_path, csv_model):
     write(data[1000:], tmp_path / "days" / "2.csv.gz")
     for about in ("_SUCCESS", ".days.csv"):
         (tmp_path / "days" / about).write_text("written by another program")
-    for source in ([tmp_path / "part-*.csv"], [tmp_path / "days"], [tmp_path / "days", *CSV]):
+    (tmp_path / "mixed").mkdir()  # catches texts of two Arrow types that are not joined
+    large = data.set_column(2, "colour", data["colour"].cast(pa.large_string()))
+    write(data[:1000], tmp_path / "mixed" / "1.parquet")
+    write(large[1000:], tmp_path / "mixed" / "2.arrow")
+    folders = [tmp_path / "days"], [tmp_path / "days", *CSV], [tmp_path / "mixed"]
+    for source in ([tmp_path / "part-*.csv"], *folders):
         assert fit(*source, "--model", tmp_path / "m") == 0
         assert bits(tmp_path / "m") == bits(csv_model)
 

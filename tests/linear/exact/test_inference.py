@@ -150,6 +150,7 @@ def test_texts_that_occur_in_one_stretch_have_intervals_that_hold(groups, rows):
         low, high = inference.conf_int()[0, :-2].T
         hits.append((low <= 1.0) & (high >= 1.0))
     assert np.mean(hits) > 0.89
+    assert inference.effective_rows <= rows
     assert "assume errors of equal variance: their columns vary in fewer than 5" in inference.remark
 
 

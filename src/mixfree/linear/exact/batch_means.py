@@ -247,13 +247,14 @@ class BatchMeans(ABC):
     def effective_rows(self) -> float:
         """Effective sample size: the rows over the variance inflation that the intervals use.
 
-        It is NaN if there are fewer than 8 batches or their scores do not vary.
+        At most the rows, even where batches hold whole categories, whose residuals sum to 0. It is
+        NaN if there are fewer than 8 batches or their scores do not vary.
         """
         profile = self.profile
         ratios = profile.ratios[profile.lengths == self._length]
         if not self.enough or not ratios.any():
             return float("nan")
-        return float(self._rows / ratios[0] / self._shared)
+        return float(self._rows / max(ratios[0] * self._shared, 1.0))
 
     @property
     def correlation(self) -> float:
@@ -302,7 +303,8 @@ class BatchMeans(ABC):
     def assumed(self) -> str:
         """What the intervals assume, in words."""
         count = len(self._scores)
-        return f"batch means, {count} batches of {self._length:,} rows; rows may be correlated"
+        rows = f"{self._length:,} row{'s' * (self._length != 1)}"
+        return f"batch means, {count} batches of {rows}; rows may be correlated"
 
     @property
     def remark(self) -> str:

@@ -139,7 +139,7 @@ def _table(first: Sequence[Piece]) -> dict[str, Any]:
     for place, name in enumerate(first[0].batch.schema.names):
         parts = [decoded(piece.batch.column(place)) for piece in first]
         if len({part.type for part in parts}) > 1:  # files may store a column in different types
-            parts = [texts_in(part) for part in parts]
+            parts = [texts_in(part).cast("large_string") for part in parts]
         found[name] = require("pyarrow").concat_arrays(parts)
     return found
 

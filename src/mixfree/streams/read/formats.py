@@ -221,7 +221,8 @@ class Reader:
             line = f"line {int(ragged[1]) + self._before}" if ragged[1] else "a line"
             comment = re.search(r"got \d+: #", message) or self._dialect.names[0].startswith("#")
             hint = "; `grep -v '^#' FILE > plain.csv` removes comments" if comment else ""
-            return f"{line} has {ragged[3]} fields instead of {ragged[2]}{hint}"
+            there = f"{ragged[3]} field{'s' * (ragged[3] != '1')}"
+            return f"{line} has {there} instead of {ragged[2]}{hint}"
         return message
 
 

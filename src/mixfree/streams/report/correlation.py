@@ -47,8 +47,8 @@ class Correlation:
 
     @property
     def exists(self) -> bool:
-        """Whether some blocks vary more than blocks of independent rows."""
-        return float(self.ratios.max(initial=1.0)) > RISING
+        """Whether some blocks, or the batches of intervals, vary more than independent rows."""
+        return max(self.rows / self.effective_sample_size, *self.ratios, 1.0) > RISING
 
     def plain(self) -> dict[str, Any]:
         """Return all numbers by name."""

@@ -21,6 +21,7 @@ from mixfree.streams.report.metrics import ROUNDING, metrics, of_all_rows
 NAMES = {"r2": "R²", "rmse": "RMSE", "mae": "MAE", "auc": "AUC"}  # metrics as printed
 PER_FEATURE = 20  # rows per feature needed for useful predictions
 TREND = 0.5  # share of the target that a trend must explain to be mentioned
+STORED = 1e-15  # bound on the rounding of numbers as stored, relative to their sizes
 MIN_ROWS = 32  # least rows to look for a trend, or for a column that gives the target away
 LEAKED = 0.999  # share of the target that a column alone explains only if it gives it away
 MAX_NAMED = 5  # most columns that are named
@@ -82,8 +83,12 @@ class Facts:
         fit, (_, learner, rows, targets) = self.fit, self.fit.model
         if fit.encoder.classes is not None or fit.used <= rows.shape[1] + 1:
             return False
-        sizes = np.abs(rows) @ np.abs(learner.weights[0, : rows.shape[1]]) + np.abs(targets)
-        return bool(self.metrics["in_sample"]["rmse"] <= ROUNDING * sizes.mean())
+        size, of = np.abs(learner.weights[0, : rows.shape[1]]), np.column_stack([rows, targets])
+        stored, summed = (
+            np.abs(each).mean(axis=0) @ [*size, 1.0] for each in (of, of - of.mean(0))
+        )
+        bound = STORED * stored + ROUNDING * summed
+        return bool(self.metrics["in_sample"]["rmse"] <= bound)
 
     @property
     def forgets(self) -> bool:
@@ -150,7 +155,7 @@ class Facts:
         inside, ahead = (self.metrics[name]["r2"] for name in ("in_sample", "test_then_train"))
         lasting = found is not None and found.rises
         changes = knows_intervals(learner) and (lasting or learner.inference.changed)
-        if ahead >= inside - MUCH or not changes:
+        if not ahead < inside - MUCH or not changes:  # also where targets tested are all alike
             return None
         return (
             f"the data changes over time: R² is {inside:.2f} on rows that the model has seen, "

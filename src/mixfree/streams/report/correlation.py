@@ -48,7 +48,8 @@ class Correlation:
     @property
     def exists(self) -> bool:
         """Whether some blocks, or the batches of intervals, vary more than independent rows."""
-        return max(self.rows / self.effective_sample_size, *self.ratios, 1.0) > RISING
+        worst = float(self.ratios.max(initial=self.rows / self.effective_sample_size))
+        return worst > RISING
 
     def plain(self) -> dict[str, Any]:
         """Return all numbers by name."""

@@ -220,7 +220,8 @@ class Facts:
             return
         classes, counts = np.unique(targets, return_counts=True)
         of, regression = targets[:, None], fit.encoder.classes is None
-        if len(rows) < MIN_ROWS or not (regression or counts.min() >= MIN_ALIKE):
+        enough = regression or (len(classes) > 1 and counts.min() >= MIN_ALIKE)
+        if len(rows) < MIN_ROWS or not enough:
             return
         for column, places in self.used_columns:
             if regression or len(places) > 1:

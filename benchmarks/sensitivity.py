@@ -69,7 +69,7 @@ def mlmc(**options):
 CHOICES = {
     UNCHANGED: Choice(),
     SHORT: Choice(share=0.1),
-    "truth: w† uniform on [0, c]^d, norm 1": Choice({"law": "uniform"}),
+    "truth: w† uniform on [0, c]^d, norm 1": Choice({"entries": "uniform"}),
     "truth: norm of w† 3.2, r = 1": Choice({"size": 3.2}),
     "truth: norm of w† 3.2, r = 3.2": Choice({"size": 3.2, "radius": 3.2}),
     "truth: w† ~ N(0, I), r = 1": Choice({"size": 10.0}),

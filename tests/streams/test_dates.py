@@ -10,7 +10,7 @@ import pytest
 from mixfree.sklearn import StreamEncoder
 from mixfree.streams import FitPlan, Source, StreamFit, find_files
 from mixfree.streams.columns.dates import forms_of, times_in
-from mixfree.streams.columns.kinds import Choices, judge
+from mixfree.streams.columns.kinds import Choices, verdict_on
 from mixfree.streams.columns.time import Time
 
 HOURS = np.datetime64("2019-11-20T00:00", "us") + np.arange(1000) * np.timedelta64(1, "h")
@@ -46,7 +46,7 @@ GIVEN = {
 def times(values, given=None):
     """Return the times of a column, as it is judged."""
     choices = Choices(time="linear", dates={} if given is None else {"at": given})
-    return judge(values, "at", choices).column.parse(values, grow=False)
+    return verdict_on(values, "at", choices).column.parse(values, grow=False)
 
 
 @pytest.mark.parametrize("case", RECOGNISED)
@@ -59,7 +59,7 @@ def test_every_form_gives_the_same_times(case):
 def test_formats_that_are_given(form):
     """Catches a directive read as another, and dates guessed from other texts and numbers."""
     np.testing.assert_array_equal(times(GIVEN[form], form), HOURS)
-    assert not isinstance(judge(GIVEN[form], "timestamp", Choices(time="linear")).column, Time)
+    assert not isinstance(verdict_on(GIVEN[form], "timestamp", Choices(time="linear")).column, Time)
     if form.endswith("seconds"):
         np.testing.assert_array_equal(times(GIVEN[form], ""), HOURS)
 
@@ -67,16 +67,16 @@ def test_formats_that_are_given(form):
 def test_a_named_column_without_a_format():
     days = [datetime.date(2019, 1, 1) + datetime.timedelta(n) for n in range(300)]
     digits = pa.array([int(f"{day:%Y%m%d}") for day in days])
-    assert judge(digits, "at", Choices(dates={"at": ""})).column.form == "%Y%m%d"
+    assert verdict_on(digits, "at", Choices(dates={"at": ""})).column.form == "%Y%m%d"
     for values in (["1/2/2019", "3/4/2019"], ["noon", "night"], [1.5, 2.5], [20201301]):
         with pytest.raises(ValueError, match="the format of the dates in column 'at', such as "):
-            judge(pa.array(values), "at", Choices(dates={"at": ""}))
+            verdict_on(pa.array(values), "at", Choices(dates={"at": ""}))
 
 
 def test_day_and_month_are_not_guessed():
     """Days 1 to 12 fit both readings: catches a rule by the order of the rows."""
     days = [datetime.date(2019, 3, day).strftime("%d/%m/%Y") for day in range(1, 13)]
-    found = judge(pa.array(days), "at", Choices())
+    found = verdict_on(pa.array(days), "at", Choices())
     assert found.column is None
     assert "cannot be told apart in the first rows: `dates={'at': '%d/%m/%Y'}`" in found.why
 
@@ -102,7 +102,7 @@ def raw(times, part):
 
 def test_a_clock_without_a_date_and_a_date_without_a_clock():
     clock = pa.array([f"{hour:02}.30.00" for hour in range(24)])
-    found = judge(clock, "x", Choices(dates={"x": "%H.%M.%S"}))
+    found = verdict_on(clock, "x", Choices(dates={"x": "%H.%M.%S"}))
     assert found.type == "time of day"
     assert usable(times_in(clock, "%H.%M.%S"), "%H.%M.%S") == ["hour"]
     days = pa.array((HOURS[0] + np.arange(400) * np.timedelta64(1, "D")).astype("M8[D]"))

@@ -109,11 +109,11 @@ def test_the_rows_of_a_long_stream_that_are_predicted_stand_for_all_rows():
     rows = 30 * ALL_PREDICTED
     course, found = Timeline.start(1, None), []
     for length in (ALL_PREDICTED, 1, 62, 70_001, rows):
-        which, weights = course.chosen(length)
+        which, weights = course.predicted_rows(length)
         found.append((which + course.rows, weights))
         course.rows += length
     which, weights = map(np.concatenate, zip(*found, strict=True))
-    again = Timeline.start(1, None).chosen(course.rows)
+    again = Timeline.start(1, None).predicted_rows(course.rows)
     np.testing.assert_array_equal(which, again[0])
     np.testing.assert_array_equal(weights, again[1])
     assert (weights[:ALL_PREDICTED] == 1.0).all()

@@ -55,8 +55,8 @@ def styles_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     colors = {name: _color_of_method(name) for name in names}
     free = cycle(color for color in PALETTE if color not in colors.values())
     found: dict[str, dict[str, Any]] = {}
-    for name, own in colors.items():
-        color = own or next(free)
+    for name, color in colors.items():
+        color = color or next(free)
         first = PALETTE.index(color) if color in PALETTE else 0
         same = sum(style["color"] == color for style in found.values())
         found[name] = {"color": color, "linestyle": DASHES[(first + same) % len(DASHES)]}

@@ -111,10 +111,10 @@ class UniformSample(State):
 
     def shrunk(self, size: int) -> Self:
         """Return the sample of a smaller size that would have been kept of the same stream."""
-        twin = copy(self)
-        twin.size = min(size, self.size)
-        twin._settle()
-        return twin
+        smaller = copy(self)
+        smaller.size = min(size, self.size)
+        smaller._settle()
+        return smaller
 
     def transform(self, function: Callable[[Array], Array]) -> None:
         """Replace the first column by a function of it."""

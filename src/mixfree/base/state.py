@@ -62,9 +62,9 @@ def check_room(state: Any, size: int, what: str) -> None:
 
 def shallow(one: T) -> T:
     """Return another object with the same attributes, as ``copy.copy`` does, but faster."""
-    twin = object.__new__(type(one))
-    vars(twin).update(vars(one))
-    return twin
+    found = object.__new__(type(one))
+    vars(found).update(vars(one))
+    return found
 
 
 class State:

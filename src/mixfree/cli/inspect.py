@@ -51,10 +51,10 @@ def inspect(
 def _settings(facts: "Facts") -> Iterator[str]:
     fit = facts.fit
     shown_elsewhere = ("target", "loss", "method", "classes")
-    chosen = [f"{k} = {v}" for k, v in fit.plan.given().items() if k not in shown_elsewhere]
+    given = [f"{k} = {v}" for k, v in fit.plan.given().items() if k not in shown_elsewhere]
     state = "complete" if fit.complete else "incomplete: mixfree fit --resume continues it"
     yield f"model      {fit.plan.loss} loss, {fit.learner.method}, {state}"
-    yield f"settings   {', '.join(chosen) or 'the defaults'}"
+    yield f"settings   {', '.join(given) or 'the defaults'}"
     yield f"target     {fit.encoder.target}"
     if fit.encoder.classes is not None:
         yield f"classes    {', '.join(fit.encoder.classes)}"

@@ -120,21 +120,21 @@ class Balanced(State):
         return np.array([self._place(keep, capacity, int(label)) for label in labels], np.int64)
 
     def _place(self, keep: Key, capacity: int, label: int) -> int:
-        own = self._class_of(label)
+        mine = self._class_of(label)
         number, self.seen = self.seen, self.seen + 1
-        self.counts[own] += 1
+        self.counts[mine] += 1
         if len(self.kept) < capacity:
-            self.kept = np.append(self.kept, own)
+            self.kept = np.append(self.kept, mine)
             return len(self.kept) - 1
         sizes = np.bincount(self.kept, minlength=len(self.classes))
         self.was_largest |= sizes == sizes.max()
-        loses = own if self.was_largest[own] else int(sizes.argmax())
-        limit = self.counts[own] if self.was_largest[own] else sizes[loses]
-        chosen = below(keep, number, int(limit))
-        if chosen >= sizes[loses]:
+        loses = mine if self.was_largest[mine] else int(sizes.argmax())
+        limit = self.counts[mine] if self.was_largest[mine] else sizes[loses]
+        nth = below(keep, number, int(limit))
+        if nth >= sizes[loses]:
             return capacity
-        place = int(np.flatnonzero(self.kept == loses)[chosen])
-        self.kept[place] = own
+        place = int(np.flatnonzero(self.kept == loses)[nth])
+        self.kept[place] = mine
         return place
 
     def _class_of(self, label: int) -> int:

@@ -24,7 +24,7 @@ from mixfree.base.checks import shown
 from mixfree.base.state import State
 from mixfree.linear.classes import log_probabilities
 from mixfree.linear.exact.mapping import ColumnMap
-from mixfree.linear.losses import Logistic, Loss, predictions_apart
+from mixfree.linear.losses import Logistic, Loss, row_predictions
 
 SPACING = 64  # rows after which the next window begins, at least
 WINDOWS = 64  # windows begin after 1/WINDOWS of the rows or sooner, at multiples of a power of 2
@@ -88,7 +88,7 @@ class Ahead(State):
             used = np.flatnonzero(weights)
             rows, targets = rows[used], targets[used]
         dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
-        self.keep(predictions_apart(self.weights, dense), targets)
+        self.keep(row_predictions(self.weights, dense), targets)
 
     def keep(self, predictions: Array, targets: Array) -> None:
         """Keep predictions, in an array of their own: a copy of this state keeps the others."""
@@ -129,11 +129,11 @@ class Ahead(State):
         before, targets = self._tests()
         scores = -log_probabilities(before)
         place = (targets > 0.0 if isinstance(loss, Logistic) else targets).astype(int)
-        own = scores[np.arange(len(scores)), place]
-        limit = _followed(own[None], level, scores.min(axis=1, initial=math.inf), AT_LEAST)
+        actual = scores[np.arange(len(scores)), place]
+        limit = _followed(actual[None], level, scores.min(axis=1, initial=math.inf), AT_LEAST)
         found = -log_probabilities(predictions)
-        chosen: Array = found <= np.maximum(limit[0], found.min(axis=1, keepdims=True))
-        return chosen
+        members: Array = found <= np.maximum(limit[0], found.min(axis=1, keepdims=True))
+        return members
 
     def temperature(self, loss: Loss) -> float:
         """Return the factor from log-odds to calibrated ones: at most 1, by maximum likelihood.

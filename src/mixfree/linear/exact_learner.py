@@ -210,10 +210,10 @@ class ExactLearner:
         change = ColumnMap(matrix)
         if change.before != self.columns:
             raise ValueError(f"a map of {self.columns} columns is needed, not of {change.before}")
-        twin = copy.copy(self)
-        twin._fit = self._fit.mapped(change)
-        twin._ahead = None if self._ahead is None else self._ahead.mapped(change)
-        return twin
+        found = copy.copy(self)
+        found._fit = self._fit.mapped(change)
+        found._ahead = None if self._ahead is None else self._ahead.mapped(change)
+        return found
 
     @one_thread
     def solved(self, matrices: Sequence[Any]) -> list[tuple[Array, float]] | None:
@@ -279,8 +279,8 @@ class ExactLearner:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state of a learner of the same arguments; an error changes nothing."""
-        own = {name: value for name, value in state.items() if name != "ahead"}
+        of_fit = {name: value for name, value in state.items() if name != "ahead"}
         with loading("exact learner"):
-            fit = self._fit.restored(own, "exact learner")
+            fit = self._fit.restored(of_fit, "exact learner")
             ahead = None if self._ahead is None else self.ahead.restored(state["ahead"], "ahead")
         vars(self).update(_fit=fit, _ahead=ahead)

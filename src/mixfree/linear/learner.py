@@ -93,8 +93,8 @@ class Learner:
         """The output point in the units of the rows: one row per output, the intercept last."""
         point, outputs = self._running.average, self.loss.outputs
         if self._scale is not None:
-            own = Units(np.zeros(self.columns), np.ones(self.columns))
-            change = Rescaling(outputs, self._intercept, self._scale.current, own)
+            original = Units(np.zeros(self.columns), np.ones(self.columns))
+            change = Rescaling(outputs, self._intercept, self._scale.current, original)
             point = change.function(point)
         return point.reshape(outputs, -1)
 

@@ -258,8 +258,8 @@ class Softmax(Family):
     def value(self, prediction: Any, target: Any) -> Any:
         """The same alone, accurate to the last digit also where it is nearly 0."""
         given = np.asarray(target, dtype=np.intp)[..., None]
-        chosen = np.take_along_axis(prediction, given, axis=-1)
-        return special.logsumexp(prediction - chosen, axis=-1)
+        actual = np.take_along_axis(prediction, given, axis=-1)
+        return special.logsumexp(prediction - actual, axis=-1)
 
     def check_targets(self, targets: Array) -> None:
         """Check that all targets are whole numbers from 0 to the number of classes − 1."""
@@ -344,7 +344,7 @@ def predictions(x: Array, rows: Array, outputs: int = 1) -> Array:
     return found[..., 0] if outputs == 1 else found
 
 
-def predictions_apart(weights: Array, rows: Array) -> Array:
+def row_predictions(weights: Array, rows: Array) -> Array:
     """Return predictions whose bits do not depend on the other rows of the call.
 
     A product of matrices would not guarantee that. ``weights`` has one row per output.

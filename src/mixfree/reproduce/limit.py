@@ -160,8 +160,8 @@ def _claims(found: Any, beside: dict[Any, dict[int, Interval]]) -> list[Claim]:
 def _draw(rows: list[Row]) -> Figure:
     figure, panels = new_figure(1, len(PROBLEMS), width=15.0, height=3.9, sharey=True)
     for axes, problem in zip(panels, PROBLEMS, strict=True):
-        own = [row for row in rows if row["problem"] == problem]
-        curves(axes, own, "method", "mixing_time", "factor", **DOTS)
+        of_problem = [row for row in rows if row["problem"] == problem]
+        curves(axes, of_problem, "method", "mixing_time", "factor", **DOTS)
         log_log(axes, "exact mixing time", "error × T over the limit" if axes is panels[0] else "")
         axes.axhline(1.0, color="#8A8A8A", linewidth=0.9, zorder=0)
         axes.set_title(problem, loc="left", fontsize="medium")

@@ -102,8 +102,8 @@ def measure(cell: dict[str, Any]) -> list[Row]:
             # A step size that depends on T needs a separate run for every T.
             each = [[mark] for mark in marks] if "horizon" in given else [marks]
             for looks in each:
-                own = {**given, "horizon": looks[0]} if "horizon" in given else given
-                learner = TDLearner(process.features, GAMMA, radius, seed=cell["seed"], **own)
+                options = {**given, "horizon": looks[0]} if "horizon" in given else given
+                learner = TDLearner(process.features, GAMMA, radius, seed=cell["seed"], **options)
                 runs.append((name, looks, learner))
     scale = process.error(np.zeros_like(process.theta_star))
     stops = sorted({*marks, *range(PIECE, cell["samples"], PIECE)})

@@ -97,8 +97,8 @@ class StreamModel(Results, ABC):
         """Insert the shared parameters into the subclass's docstring at ``{shared}``."""
         super().__init_subclass__(**kwargs)
         if cls.__doc__ and StreamModel.__doc__:
-            own, shared = inspect.cleandoc(cls.__doc__), inspect.cleandoc(StreamModel.__doc__)
-            cls.__doc__ = own.replace("{shared}", shared.partition("----------\n")[2])
+            doc, shared = inspect.cleandoc(cls.__doc__), inspect.cleandoc(StreamModel.__doc__)
+            cls.__doc__ = doc.replace("{shared}", shared.partition("----------\n")[2])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -173,8 +173,8 @@ class Results(BaseEstimator):
         """Return the table of the fit: weights, standard errors, t, p and intervals."""
         labels, groups = getattr(self, "classes_", ()), {}
         if (table := self._table) is not None:
-            own = zip(table.encoder.columns, table.model.design.ranges, strict=True)
-            groups = {f"{c.name} as a whole": range(*ends) for c, ends in own if np.ptp(ends) > 1}
+            pairs = zip(table.encoder.columns, table.model.design.ranges, strict=True)
+            groups = {f"{c.name} as a whole": range(*ends) for c, ends in pairs if np.ptp(ends) > 1}
         return summary_of(self._exact("summary"), self._names, labels, groups, alpha)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:

@@ -18,7 +18,7 @@ from mixfree.base.extras import require
 from mixfree.base.files import replacing
 from mixfree.linear.classes import most_probable, probabilities
 from mixfree.linear.exact_learner import ExactLearner, knows_intervals
-from mixfree.linear.losses import mean_of, predictions_apart
+from mixfree.linear.losses import mean_of, row_predictions
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.read.files import STDIN, StreamFile
 from mixfree.streams.read.source import Piece, Source
@@ -159,7 +159,7 @@ class Predictor:
         rows, usable = self._encoder.encode_for_prediction(piece, self.model.design)
         columns = {name: decoded(piece.batch.column(name)) for name in self.keep}
         with np.errstate(over="ignore", invalid="ignore"):
-            outputs = predictions_apart(self._weights, rows)
+            outputs = row_predictions(self._weights, rows)
             loss, single = self.fit.row_loss, self.classes is None
             means = mean_of(loss, outputs)[:, None] if single else probabilities(outputs)
             finite = np.isfinite(means).all(axis=1)

@@ -170,9 +170,9 @@ class LSTD:
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        twin = shallow(self)
-        twin._recent = list(self._recent)
-        return twin
+        found = shallow(self)
+        found._recent = list(self._recent)
+        return found
 
     def snapshot(self) -> Callable[[], None]:
         """Return a function that restores the present state."""

@@ -136,13 +136,13 @@ class RewardProcess:
             stays = all(o[1] == state for outcomes in table[state].values() for o in outcomes)
             if stays and rewards[state] != 0.0:
                 raise ValueError(f"terminal state {state} has an outgoing reward: {rewards[state]}")
-        law = getattr(env.unwrapped, "initial_state_distrib", None)
-        if law is None:
+        first = getattr(env.unwrapped, "initial_state_distrib", None)
+        if first is None:
             raise ValueError(
                 f"{env} does not publish the distribution of its first state: set "
                 "env.unwrapped.initial_state_distrib"
             )
-        start = np.asarray(law, dtype=np.float64).reshape(states)
+        start = np.asarray(first, dtype=np.float64).reshape(states)
         features = tabular(states) if features is None else features
         return cls(continuing, rewards, gamma, features, start=start)
 
@@ -211,9 +211,9 @@ class RewardProcess:
     @cached_property
     def stationary(self) -> Array:
         """μ, the diagonal of M; zero for states that are never visited."""
-        law = np.zeros(len(self.P))
-        law[self.visited] = self.chain.stationary
-        return law
+        found = np.zeros(len(self.P))
+        found[self.visited] = self.chain.stationary
+        return found
 
     @cached_property
     def values(self) -> Array:

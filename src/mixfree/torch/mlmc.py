@@ -136,7 +136,7 @@ class MLMC(WindowOptimizer):
 
     def _move(self, scale: float) -> None:
         params = self._parameters()
-        own = [p.grad for p in params]
+        before = [p.grad for p in params]
         try:
             for p in params:
                 # Without a gradient in the whole level, None: momentum would act on a zero.
@@ -144,7 +144,7 @@ class MLMC(WindowOptimizer):
                 p.grad = self.state[p]["sum"].mul_(scale).to(p.dtype) if given else None
             self.optimizer.step()
         finally:
-            for p, gradient in zip(params, own, strict=True):
+            for p, gradient in zip(params, before, strict=True):
                 p.grad = gradient
 
     @_disable_dynamo

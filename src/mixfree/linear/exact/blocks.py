@@ -212,10 +212,10 @@ class Fit(State):
 
     def _mapped(self, change: ColumnMap) -> Self:
         """Return a copy with mapped pending rows and without answers."""
-        twin = shallow(self)
-        twin.columns, twin._blocks = change.after, self._blocks.mapped(change)
-        twin._forget()
-        return twin
+        found = shallow(self)
+        found.columns, found._blocks = change.after, self._blocks.mapped(change)
+        found._forget()
+        return found
 
     def restored(self, plain: Any, what: str) -> Self:
         """Return the fit from which ``plain`` was made, after checking it."""

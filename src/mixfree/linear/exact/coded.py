@@ -111,18 +111,18 @@ class Coded:
         gram, by_level = np.zeros((k + 1, k + 1)), np.zeros((levels, k + 1))
         for start in range(0, n, SLAB_ROWS):
             here = slice(start, start + SLAB_ROWS)
-            apart = np.empty((len(targets[here]), k + 1))
+            centred = np.empty((len(targets[here]), k + 1))
             columns = [*(each[here] for each in self.numbers), *targets[here].T]
             for place, (values, zero) in enumerate(zip(columns, origin, strict=True)):
-                np.subtract(values, zero, out=apart[:, place])
-            apart[:, k] = 1.0
-            gram += apart.T @ apart
-            chosen = np.empty((len(apart), len(sizes)), np.int32)
+                np.subtract(values, zero, out=centred[:, place])
+            centred[:, k] = 1.0
+            gram += centred.T @ centred
+            places = np.empty((len(centred), len(sizes)), np.int32)
             for place, codes in enumerate(self.codes):
-                np.add(codes[here], firsts[place], out=chosen[:, place], casting="unsafe")
-            ends = np.arange(0, chosen.size + 1, len(sizes), dtype=np.int32)
-            parts = np.ones(chosen.size), chosen.ravel(), ends
-            by_level += sparse.csc_array(parts, shape=(levels, len(apart))) @ apart
+                np.add(codes[here], firsts[place], out=places[:, place], casting="unsafe")
+            ends = np.arange(0, places.size + 1, len(sizes), dtype=np.int32)
+            parts = np.ones(places.size), places.ravel(), ends
+            by_level += sparse.csc_array(parts, shape=(levels, len(centred))) @ centred
         square, far = gram.diagonal()[:-1], gram[-1, :-1] ** 2 / n
         accurate = bool((far * (1.0 + 1.0 / MAX_OFFSET) <= square).all())
         accurate = accurate and bool(square.max(initial=0.0) <= MAX_VALUE**2)  # NaN is neither

@@ -109,14 +109,14 @@ class Forgetting(Fit):
     @cached_property
     def solution(self) -> Array:
         """The current weights: one row, in the units of the rows; an intercept is last."""
-        twin = self
+        fit = self
         if self._filled:
-            twin = shallow(self)
-            twin._take(*self._waiting)
-        prior, shares = twin._priors(), enumerate(self.shares.values())
-        parts = [share * twin._fitted(h, prior) for h, share in shares if share > 0.0]
+            fit = shallow(self)
+            fit._take(*self._waiting)
+        prior, shares = fit._priors(), enumerate(self.shares.values())
+        parts = [share * fit._fitted(h, prior) for h, share in shares if share > 0.0]
         level, slopes = np.split(np.sum(parts, axis=0), [int(self._intercept)])
-        level = level + twin._origin[-1] - slopes @ twin._origin[1:-1]
+        level = level + fit._origin[-1] - slopes @ fit._origin[1:-1]
         return np.append(slopes, level)[None]
 
     def weights(self) -> Array:
@@ -176,9 +176,9 @@ class Forgetting(Fit):
         self._solved = np.array(solved)
         if auto:
             unseen = slice(0 if first else 1, None)  # no weights predicted the very first block
-            self._judge(grams[unseen], rests[unseen], max(first, length), length)
+            self._add_losses(grams[unseen], rests[unseen], max(first, length), length)
 
-    def _judge(self, grams: Array, rests: Array, first: int, length: int) -> None:
+    def _add_losses(self, grams: Array, rests: Array, first: int, length: int) -> None:
         """Add the losses of each block under the weights before it; ``first`` rows came before."""
         with np.errstate(over="ignore", invalid="ignore"):
             lost = (rests @ grams[:, None])[:, :, 0] @ rests[:, :, 0].swapaxes(1, 2)
@@ -227,17 +227,17 @@ class Forgetting(Fit):
 
         Test-then-train losses stay those of the columns before.
         """
-        twin, between = self._mapped(change), change.between()
-        twin._origin, twin._rest = between.rows(self._origin), between.rows(self._rest)
-        twin._products = between.products(self._products)
-        twin._prior = np.append(self._prior[:1], change.rows(self._prior[1:]))
+        fit, between = self._mapped(change), change.between()
+        fit._origin, fit._rest = between.rows(self._origin), between.rows(self._rest)
+        fit._products = between.products(self._products)
+        fit._prior = np.append(self._prior[:1], change.rows(self._prior[1:]))
         if self._learnt:
-            np.maximum(twin._prior[1:], PRIOR_ROWS * MIN_VALUE**2, out=twin._prior[1:])
+            np.maximum(fit._prior[1:], PRIOR_ROWS * MIN_VALUE**2, out=fit._prior[1:])
             if not change.places:
-                twin._prior = twin._priors()
-                for h in range(len(twin._rest)):
-                    twin._solve(h)
-        return twin
+                fit._prior = fit._priors()
+                for h in range(len(fit._rest)):
+                    fit._solve(h)
+        return fit
 
 
 def least_combination(products: Array) -> Array:

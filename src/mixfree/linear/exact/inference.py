@@ -121,10 +121,10 @@ class Inference(BatchMeans):
     def _in_few_batches(self) -> Array:
         """Whether a column varies in so few batches that the spread of its scores is unknown."""
         (share, aside), batches, x = self._shares(), self._split, self._size
-        own = np.diagonal(batches.scatter, axis1=1, axis2=2) / x / x / batches.weight.sum()
-        own = own + share[:, None] * aside[:, :-1] ** 2
-        least = MIN_VARYING * np.sum(own**2, axis=0)
-        few: Array = ~self._constant & (own.sum(axis=0) ** 2 < least)
+        parts = np.diagonal(batches.scatter, axis1=1, axis2=2) / x / x / batches.weight.sum()
+        parts = parts + share[:, None] * aside[:, :-1] ** 2
+        least = MIN_VARYING * np.sum(parts**2, axis=0)
+        few: Array = ~self._constant & (parts.sum(axis=0) ** 2 < least)
         return few
 
     @cached_property

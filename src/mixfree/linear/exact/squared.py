@@ -116,10 +116,10 @@ class SquaredFit(Fit):
         with np.errstate(all="ignore"):  # a result that is not finite is unknown
             slopes = weights[0, : len(sums.scatter)]
             level = weights[0] @ np.append(sums.mean[:-1], [1.0] * self.intercept) - sums.mean[-1]
-            apart, spread = sums.weight * level**2, sums.squares[0]
+            offset, spread = sums.weight * level**2, sums.squares[0]
             explained = 2.0 * slopes @ sums.cross[:, 0] - slopes @ sums.scatter @ slopes
-            error = spread - explained + apart
-            size = (np.abs(slopes) @ np.sqrt(np.diagonal(sums.scatter))) ** 2 + spread + apart
+            error = spread - explained + offset
+            size = (np.abs(slopes) @ np.sqrt(np.diagonal(sums.scatter))) ** 2 + spread + offset
             found = np.array([error, spread]) / sums.weight
         known = error > ROUNDING * size and np.isfinite(found).all()
         return (float(found[0]), float(found[1])) if known else None
@@ -142,9 +142,9 @@ class SquaredFit(Fit):
 
     def mapped(self, change: ColumnMap) -> Self:
         """Return a fit to the same rows with mapped columns; both may be continued."""
-        twin = self._mapped(change)
-        twin._sums = self._sums.mapped(change)
+        fit = self._mapped(change)
+        fit._sums = self._sums.mapped(change)
         if not self._sums.rows:
-            twin._sums = twin._no_sums(change.after)
-        twin._windows = self._windows.mapped(change, self._memory // WINDOWS_SHARE)
-        return twin
+            fit._sums = fit._no_sums(change.after)
+        fit._windows = self._windows.mapped(change, self._memory // WINDOWS_SHARE)
+        return fit

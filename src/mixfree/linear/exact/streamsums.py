@@ -98,8 +98,8 @@ class StreamSums(State):
 
     def mapped(self, change: ColumnMap) -> Self:
         """Return the sums of the same rows for mapped columns."""
-        twin = type(self)(change.after, self.targets, memory=self._memory)
-        twin._before, twin.current = self._before.mapped(change), self.current.mapped(change)
+        found = type(self)(change.after, self.targets, memory=self._memory)
+        found._before, found.current = self._before.mapped(change), self.current.mapped(change)
         mapped = stacked(self.batches.items).mapped(change) if len(self.batches) else ()
-        twin.batches = replace(twin.batches, length=self.batches.length).added(*mapped)
-        return twin
+        found.batches = replace(found.batches, length=self.batches.length).added(*mapped)
+        return found

@@ -70,23 +70,23 @@ class Sums(State):
         share = other.weight / weight
         move = other.mean - self.mean
         mean = self.mean + move * share[..., None]
-        apart = move * np.sqrt(self.weight * share)[..., None]
-        return type(self)(self.rows + other.rows, weight, mean, *_added(apart, self, other))
+        shift = move * np.sqrt(self.weight * share)[..., None]
+        return type(self)(self.rows + other.rows, weight, mean, *_added(shift, self, other))
 
     def combined(self) -> Self:
         """Return the sums of all blocks together."""
         weight = np.asarray(self.weight.sum())
         mean = self.mean[0] + (self.weight / weight) @ (self.mean - self.mean[0])
-        apart = (self.mean - mean) * np.sqrt(self.weight)[:, None]
-        x, y = np.split(apart, [self.scatter.shape[-1]], axis=1)
+        shift = (self.mean - mean) * np.sqrt(self.weight)[:, None]
+        x, y = np.split(shift, [self.scatter.shape[-1]], axis=1)
         scatter, cross = self.scatter.sum(axis=0) + x.T @ x, self.cross.sum(axis=0) + x.T @ y
         squares = self.squares.sum(axis=0) + np.einsum("ij,ij->j", y, y)
         return type(self)(self.rows * len(self), weight, mean, scatter, cross, squares)
 
     def about_zero(self) -> Self:
         """Return sums about 0 instead of the mean, for models without intercept."""
-        apart = self.mean * np.sqrt(self.weight)[..., None]
-        added = _added(apart, self)
+        shift = self.mean * np.sqrt(self.weight)[..., None]
+        added = _added(shift, self)
         return type(self)(self.rows, self.weight, np.zeros_like(self.mean), *added)
 
     def mapped(self, change: ColumnMap) -> Self:
@@ -181,10 +181,10 @@ def not_negative(scatter: Array) -> Array:
     return scatter
 
 
-def _added(apart: Array, *parts: Sums) -> tuple[Array, Array, Array]:
-    """Add scatter, cross and squares of sums, whose means are ``apart``."""
+def _added(shift: Array, *parts: Sums) -> tuple[Array, Array, Array]:
+    """Add scatter, cross and squares of sums, whose means are ``shift``."""
     columns = parts[0].scatter.shape[-1]
-    x, y = apart[..., :columns], apart[..., columns:]
+    x, y = shift[..., :columns], shift[..., columns:]
     scatter = x[..., :, None] * x[..., None, :]
     cross = x[..., :, None] * y[..., None, :]
     squares = y * y

@@ -52,13 +52,13 @@ class Windows(State):
 
     def mapped(self, change: ColumnMap, memory: int) -> Self:
         """Return the same windows with mapped columns: shorter ones if the columns are more."""
-        twin = type(self)(change.after, memory=memory)
-        closed = (each.mapped(change).part(0, twin.length) for each in self.closed.items)
-        length = max(self.closed.length, twin.length)
-        twin.closed = replace(twin.closed, length=length).added(*closed)
-        twin.start, rest = self.start, self.open.mapped(change)
-        twin.take(self.start, rest.rows, rest.targets, rest.weights)
-        return twin
+        found = type(self)(change.after, memory=memory)
+        closed = (each.mapped(change).part(0, found.length) for each in self.closed.items)
+        length = max(self.closed.length, found.length)
+        found.closed = replace(found.closed, length=length).added(*closed)
+        found.start, rest = self.start, self.open.mapped(change)
+        found.take(self.start, rest.rows, rest.targets, rest.weights)
+        return found
 
 
 def _first(one: Chunk, other: Chunk) -> Chunk:

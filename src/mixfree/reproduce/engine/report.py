@@ -57,11 +57,11 @@ class Settings:
 
     def changed(self, **given: Any) -> Settings:
         """Replace the settings that are not None; raise ValueError for one that does not apply."""
-        chosen = {name: value for name, value in given.items() if value is not None}
-        for name in chosen:
+        known = {name: value for name, value in given.items() if value is not None}
+        for name in known:
             if getattr(self, name) == ():
                 raise ValueError(f"`{name}` does not apply to this experiment")
-        return replace(self, **chosen)
+        return replace(self, **known)
 
     def covers(self, other: Settings) -> bool:
         """Whether everything in ``other`` is measured, on at least as many and as fresh seeds."""

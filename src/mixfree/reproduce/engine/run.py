@@ -32,7 +32,7 @@ PACKAGES = ("numpy", "scipy", "numba", "joblib", "matplotlib", "pyarrow")
 
 
 def run_experiment(
-    chosen: Experiment,
+    experiment: Experiment,
     command: str,
     settings: Settings,
     folder: Path,
@@ -49,13 +49,13 @@ def run_experiment(
 
     processes = check_whole(cpu_count() if jobs is None else jobs, "jobs")
     check_one_of(backend, "backend", ("loky", "dask"))
-    cells = chosen.cells(settings)
+    cells = experiment.cells(settings)
     now = record(f"{command} {settings.options()}", settings.seed_numbers)
     claimed = _claimed(folder, now)
     parts = [folder / "parts" / f"{hash(cell)}.json" for cell in cells]
     todo = {at: cells[at] for at, part in enumerate(parts) if not part.exists()}
     with progress_bar(command, len(cells)) as show:
-        measured = _measured(chosen, todo, processes, backend)
+        measured = _measured(experiment, todo, processes, backend)
         for done, (at, rows) in enumerate(measured, len(cells) - len(todo) + 1):
             write_json(parts[at], {"commit": now["commit"], "rows": rows})
             show(done)
@@ -63,7 +63,7 @@ def run_experiment(
     commits = dict.fromkeys(str(part["commit"]) for part in found)
     write_json(folder / "measured.json", {**claimed, "commit": ", ".join(commits)})
     rows = [row for part in found for row in part["rows"]]
-    report = chosen.report(rows, settings).qualified(settings, chosen.FULL)
+    report = experiment.report(rows, settings).qualified(settings, experiment.FULL)
     for table in report.all_tables():
         table.show()
     print(*report.notes, sep="\n")
@@ -94,17 +94,17 @@ def _claimed(folder: Path, now: dict[str, Any]) -> dict[str, Any]:
     return before
 
 
-def _measure(chosen: Experiment, at: int, cell: Row) -> tuple[int, list[Row]]:
+def _measure(experiment: Experiment, at: int, cell: Row) -> tuple[int, list[Row]]:
     """Return the rows of a cell, with the same bits wherever it runs."""
     from threadpoolctl import threadpool_limits
 
     # With several threads, BLAS sums matrix products in another order.
     with threadpool_limits(1):
-        return at, chosen.measure(cell)
+        return at, experiment.measure(cell)
 
 
 def _measured(
-    chosen: Experiment, cells: dict[int, Row], jobs: int, backend: str
+    experiment: Experiment, cells: dict[int, Row], jobs: int, backend: str
 ) -> Iterator[tuple[int, list[Row]]]:
     """Yield the rows of cells, from processes or the Dask cluster of DASK_SCHEDULER_ADDRESS."""
     from joblib import Parallel, delayed, parallel_config
@@ -112,12 +112,12 @@ def _measured(
     left, cluster = list(cells.items()), nullcontext()
     if left and backend == "loky":
         # The first cell compiles the kernels, which all processes then find in the cache.
-        yield _measure(chosen, *left.pop(0))
+        yield _measure(experiment, *left.pop(0))
     elif left:
         cluster = require("distributed").Client()
     with cluster, parallel_config(backend):
         run = Parallel(jobs, return_as="generator_unordered", batch_size=1)
-        yield from run(delayed(_measure)(chosen, *each) for each in left)
+        yield from run(delayed(_measure)(experiment, *each) for each in left)
 
 
 def _csv(rows: list[Row]) -> str:

@@ -51,8 +51,8 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
 
 def measure(cell: dict[str, Any]) -> list[Row]:
     """Return one row: the suboptimality and the step size per sample at the end."""
-    own = {cell["study"]: cell["setting"]} if cell["setting"] is not None else {}
-    opt, gap = _slowed(cell) if cell["method"] == SLOWED else _run(cell, cell["method"], **own)
+    options = {cell["study"]: cell["setting"]} if cell["setting"] is not None else {}
+    opt, gap = _slowed(cell) if cell["method"] == SLOWED else _run(cell, cell["method"], **options)
     return [{**cell, "suboptimality": gap, "step": _step(opt)}]
 
 

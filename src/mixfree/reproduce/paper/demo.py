@@ -63,8 +63,8 @@ def _errors(method: str, seed: int, samples: int) -> tuple[Any, Any]:
     problem, order = problem_of(seed), stream_of(seed, SWITCHING, samples)
     if method == "exact":
         return exact_trace(problem, order)
-    own: dict[str, Any] = {"alpha": None} if method == "ladder" else {}
-    found = trace(start(problem, method, SWITCHING, seed=seed, **own), problem, order)
+    options: dict[str, Any] = {"alpha": None} if method == "ladder" else {}
+    found = trace(start(problem, method, SWITCHING, seed=seed, **options), problem, order)
     return found.samples, found.suboptimality
 
 

@@ -111,7 +111,7 @@ class Regression:
         noise: float = 1e-3,
         *,
         states: int = 2,
-        law: str = "normal",
+        entries: str = "normal",
         size: float = 1.0,
         radius: float = 1.0,
         condition: float = 1.0,
@@ -119,13 +119,13 @@ class Regression:
     ) -> "Regression":
         """Draw X ~ N(0, I), w† ~ N(0, I/d) per state, and y = Xw† + ε with variance ``noise``.
 
-        Entries of w† are distributed as ``law``, "normal" or "uniform" on [0, c]; ``size`` is the
-        root mean square of ‖w†‖. The variances of the columns of X fall from 1 to 1/``condition``,
-        and X is that of the first state in all states if they are ``alike``.
+        Entries of w† are "normal" or "uniform" on [0, c]; ``size`` is the root mean square of ‖w†‖.
+        The variances of the columns of X fall from 1 to 1/``condition``, and X is that of the first
+        state in all states if they are ``alike``.
         """
         rng = np.random.default_rng([seed, 0])
         shape = (states, dimension)
-        drawn = rng.standard_normal(shape) if law == "normal" else rng.uniform(0, 3**0.5, shape)
+        drawn = rng.standard_normal(shape) if entries == "normal" else rng.uniform(0, 3**0.5, shape)
         truth = drawn / math.sqrt(dimension) * size
         rows = rng.standard_normal((states, per_state, dimension))
         rows *= np.geomspace(1.0, condition**-0.5, dimension)

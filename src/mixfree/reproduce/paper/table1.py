@@ -26,16 +26,16 @@ def report(rows: list[Row], settings: Settings) -> Report:
     """Tabulate, per method, what it was given and its exponents beside the stated ones."""
     rows = [{**row, "mixing_time": mixing_time(row["p"])} for row in rows]
     by_method = {name: [r for r in rows if r["method"] == name] for name in settings.methods}
-    fits = {name: _fits(own, settings) for name, own in by_method.items()}
+    fits = {name: _fits(of_method, settings) for name, of_method in by_method.items()}
     given = Table(
         f"{settings.samples:,} samples, {settings.seeds} seeds; τ: mixing time",
         ["method", "given τ", f"samples per step, p={max(settings.p):g}", "stated in T",
          "stated in τ"],
         [
             (name, "yes" if find_method(name).needs_mixing_time() else "no",
-             f"{_samples_per_step(own):.2f}",
+             f"{_samples_per_step(of_method):.2f}",
              *([f"{stated:+.1f}" for stated in STATED.get(name, [])] or ["", ""]))
-            for name, own in by_method.items()
+            for name, of_method in by_method.items()
         ],
     )  # fmt: skip
     fitted = grid(
@@ -58,10 +58,10 @@ def report(rows: list[Row], settings: Settings) -> Report:
     )
 
 
-def _fits(own: list[Row], settings: Settings) -> dict[str, Interval]:
+def _fits(of_method: list[Row], settings: Settings) -> dict[str, Interval]:
     """Fit a method's exponents in T for each p, and in the mixing time at the end of its runs."""
-    mixed = [row for row in own if row["samples"] >= MIXED * row["mixing_time"]]
-    slow = [row for row in _last(own) if row["mixing_time"] >= SLOW]
+    mixed = [row for row in of_method if row["samples"] >= MIXED * row["mixing_time"]]
+    slow = [row for row in _last(of_method) if row["mixing_time"] >= SLOW]
     return {
         **{
             f"T, p={p:g}": exponent(
@@ -69,7 +69,7 @@ def _fits(own: list[Row], settings: Settings) -> dict[str, Interval]:
             )
             for p in settings.p
         },
-        IN_TIME: exponent(_last(own), "mixing_time", "suboptimality"),
+        IN_TIME: exponent(_last(of_method), "mixing_time", "suboptimality"),
         IN_SLOW: exponent(slow, "mixing_time", "suboptimality"),
     }
 
@@ -83,9 +83,9 @@ def _last(rows: list[Row]) -> list[Row]:
     ]
 
 
-def _samples_per_step(own: list[Row]) -> float:
+def _samples_per_step(of_method: list[Row]) -> float:
     """Return the samples per step at the largest p, where methods given τ wait least."""
-    last = max(own, key=lambda row: (row["p"], row["samples"]))
+    last = max(of_method, key=lambda row: (row["p"], row["samples"]))
     return float(last["samples"] / last["steps"])
 
 

@@ -88,12 +88,12 @@ class Category(Column):
         if not (self.forced or self.over) and 2 * len(found) > known:
             example = min(found, key=lambda key: (len(key), key))[1:40]
             return Use([], [], f"almost every row has a different text, such as {example!r}")
-        own = sorted(key for key, count in found.items() if count >= MIN_ROWS)
-        rare = sorted(found.keys() - own)
-        reference = max(own, key=lambda key: (found[key], key), default="")
-        features = [Feature(f"{self.name}{key}", {key: 1.0}) for key in own if key != reference]
+        common = sorted(key for key, count in found.items() if count >= MIN_ROWS)
+        rare = sorted(found.keys() - common)
+        reference = max(common, key=lambda key: (found[key], key), default="")
+        features = [Feature(f"{self.name}{key}", {key: 1.0}) for key in common if key != reference]
         filled, note = [GAP, *rare], ""
-        if len(rare) >= MIN_ROWS and own:
+        if len(rare) >= MIN_ROWS and common:
             filled = [GAP]
             features.append(Feature(f"{self.name}: other", dict.fromkeys(rare, 1.0)))
             note = f"{self.name!r}: {len(rare):,} texts of a single row each are 'other'"

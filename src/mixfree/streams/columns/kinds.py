@@ -63,7 +63,7 @@ def columns_of(table: Mapping[str, Any], choices: Choices) -> dict[str, Verdict]
     """Decide on each column by its first values; columns with parts of a date become one."""
     if len(table) == 1:  # row numbers, which may be present as the time
         choices = choices._replace(features=tuple(table))
-    found = {name: judge(values, name, choices) for name, values in table.items()}
+    found = {name: verdict_on(values, name, choices) for name, values in table.items()}
     parts = _parts(table, found, choices) if choices.time != "none" else ()
     if parts:
         name = "date" if "date" not in table else ", ".join(parts)
@@ -94,15 +94,15 @@ def _parts(
     return tuple(names) if len(names) >= 3 else ()
 
 
-def judge(values: Any, name: str, choices: Choices) -> Verdict:
+def verdict_on(values: Any, name: str, choices: Choices) -> Verdict:
     """Decide on the kind of one column.
 
     Examples
     --------
     >>> import pyarrow
-    >>> judge(pyarrow.array(["1.5", "2", "?", None]), "load", Choices()).column
+    >>> verdict_on(pyarrow.array(["1.5", "2", "?", None]), "load", Choices()).column
     Number(name='load', forced=False, form='point')
-    >>> judge(pyarrow.array(["1.5", "2", "off"]), "load", Choices()).why
+    >>> verdict_on(pyarrow.array(["1.5", "2", "off"]), "load", Choices()).why
     "'load' is used as text: 1 of its first 3 values are no numbers, such as 'off'"
     """
     types = require("pyarrow").types
@@ -131,7 +131,7 @@ def judge(values: Any, name: str, choices: Choices) -> Verdict:
 def decided(column: Column, values: Any) -> Column:
     """Decide on the kind of a column by its first values that are not missing."""
     choices = Choices((column.name,) if column.forced else ())
-    verdict = judge(values, column.name, choices)
+    verdict = verdict_on(values, column.name, choices)
     return verdict.column or Category(column.name, column.forced, most=0)
 
 

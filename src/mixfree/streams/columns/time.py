@@ -201,8 +201,8 @@ class Time(Column):
                 features += self._without_reference(cells, counts)
             else:
                 days = [[day] for day in WEEKDAYS]
-                apart = [days[:SATURDAY], days[SATURDAY:]] if step == 1 else [days]
-                features += [f for each in apart for f in self._without_reference(each, counts)]
+                groups = [days[:SATURDAY], days[SATURDAY:]] if step == 1 else [days]
+                features += [f for each in groups for f in self._without_reference(each, counts)]
         features += self.gap_feature(counts, rows)
         return Use(features, [GAP], "", self._note(parts, calendar))
 

@@ -12,7 +12,7 @@ from mixfree.linear.losses import Loss
 from mixfree.streams.columns.category import Category
 from mixfree.streams.columns.column import Column, Number
 from mixfree.streams.columns.encoder import Encoder
-from mixfree.streams.columns.kinds import Choices, Verdict, columns_of, judge, matching
+from mixfree.streams.columns.kinds import Choices, Verdict, columns_of, matching, verdict_on
 from mixfree.streams.columns.target import class_names
 from mixfree.streams.columns.time import Time
 from mixfree.streams.fit.plan import FitPlan
@@ -98,8 +98,8 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
         raise ValueError(
             f"there is no column to learn from besides the target {plan.target!r}{why}"
         )
-    own = Choices((plan.target,), time="linear", decimal_comma=source.decimal_comma)
-    target = judge(values, plan.target, own)
+    of_target = Choices((plan.target,), time="linear", decimal_comma=source.decimal_comma)
+    target = verdict_on(values, plan.target, of_target)
     loss, classes, notes = _loss(values, target, plan, rows)
     notes += [each.why for each in verdicts.values() if each.column and each.why]
     encoder = Encoder(columns, target.column or Number(plan.target), classes, plan.missing)
@@ -129,8 +129,8 @@ def _candidates(source: Source, plan: FitPlan) -> list[str]:
     if plan.target in plan.features:
         raise ValueError(f"the target {plan.target!r} cannot be a feature")
     without = {plan.target, *matching(plan.exclude, every)}
-    chosen = matching(plan.features, every) if plan.features else every
-    return [name for name in chosen if name not in without]
+    named = matching(plan.features, every) if plan.features else every
+    return [name for name in named if name not in without]
 
 
 def _table(first: Sequence[Piece]) -> dict[str, Any]:

@@ -218,14 +218,14 @@ class StreamFit:
             raise ValueError("only fits with `half_life=None` can be merged")
         if self.encoder.sums.any() or other.encoder.sums.any():
             self.encoder.sums, other.encoder.sums = self._raw_sums(), other._raw_sums()
-        own, others = self.encoder.merge(other.encoder)
-        self.learner = mine.mapped(own)
-        self.learner.merge(theirs.mapped(others))
+        change, of_other = self.encoder.merge(other.encoder)
+        self.learner = mine.mapped(change)
+        self.learner.merge(theirs.mapped(of_other))
         if self.used and other.used:
             self.varied |= bool(self.reservoir.targets[0] != other.reservoir.targets[0])
         self.varied |= other.varied
-        self.reservoir = self.reservoir.mapped(own)
-        self.reservoir.merge(other.reservoir.mapped(others))
+        self.reservoir = self.reservoir.mapped(change)
+        self.reservoir.merge(other.reservoir.mapped(of_other))
         self.read_record.merge(other.read_record)
         self.timeline.merge(other.timeline)
         self.timeline.until = self.timeline.rows

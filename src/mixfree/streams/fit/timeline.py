@@ -9,7 +9,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.draws import TESTED, key, words
 from mixfree.base.state import State
 from mixfree.linear.classes import most_probable, probabilities
-from mixfree.linear.losses import Family, Logistic, Loss, mean_of, predictions_apart
+from mixfree.linear.losses import Family, Logistic, Loss, mean_of, row_predictions
 
 CHUNK = 1000  # rows predicted at a time before they are learnt, and rows of the shortest bins
 MAX_BINS = 512  # most bins; beyond, neighbours are merged
@@ -139,7 +139,7 @@ class Timeline(State):
         if weights is not None and constant is not None:
             self.weights, self.constant, self.columns = _bounded(weights).T, constant, columns
 
-    def chosen(self, count: int) -> tuple[Array, Array]:
+    def predicted_rows(self, count: int) -> tuple[Array, Array]:
         """Return which of the next rows to predict, and how many rows each of them stands for.
 
         All rows of a short stream, and random windows of a long one, so that predicting them costs
@@ -163,7 +163,7 @@ class Timeline(State):
             self.origin = float(actual[0])
         which, tested = np.zeros(0, int), np.zeros((0, len(COLUMNS) - 2))
         if self.predicts:
-            which, weights = self.chosen(len(actual))
+            which, weights = self.predicted_rows(len(actual))
             some = targets[which]
             found = compare(loss, self.weights.T, np.asarray(rows[which])[:, : self.columns], some)
             fixed = compare_constant(loss, self.constant, some)
@@ -260,7 +260,7 @@ def compare(loss: Loss, weights: Array, rows: Array, targets: Array) -> Outcomes
     Predictions do not depend on the rows beside them, unlike in a matrix product.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        raw = _bounded(predictions_apart(weights, rows))
+        raw = _bounded(row_predictions(weights, rows))
     losses = _bounded(np.asarray(loss.value(raw, _bounded(targets))))
     actual, none = actual_of(_bounded(targets), loss), np.zeros(0)
     if loss.outputs > 1:

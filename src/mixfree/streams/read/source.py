@@ -113,8 +113,8 @@ class Source:
         """Raise ValueError if a file has other columns than the first, or two of the same name."""
         check_different(file, names)
         mine, theirs = set(self.schema.names), set(names)
-        apart = {"without": sorted(mine - theirs), "with": sorted(theirs - mine)}
-        listed = (f"{word} {', '.join(map(repr, each))}" for word, each in apart.items() if each)
+        other = {"without": sorted(mine - theirs), "with": sorted(theirs - mine)}
+        listed = (f"{word} {', '.join(map(repr, each))}" for word, each in other.items() if each)
         if mine != theirs:
             raise ValueError(f"{file} has other columns than {self.files[0]}: {'; '.join(listed)}")
 

@@ -18,7 +18,6 @@ from mixfree.linear.classes import (
     loss_of,
     most_probable,
     probabilities,
-    targets_of,
 )
 from mixfree.linear.losses import Loss
 from mixfree.sklearn.estimator import StreamModel
@@ -175,6 +174,3 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         if self.loss is not None:
             check_one_of(self.loss, "loss", ("logistic",))
         return loss_of(classes)
-
-    def _targets(self, y: Array, classes: Any) -> Array:
-        return targets_of(y, classes)

@@ -1,5 +1,6 @@
 """The base class of the two estimators: parameters, validation, fitting and saving."""
 
+import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
@@ -15,6 +16,7 @@ from mixfree.base.arithmetic import Array, inner
 from mixfree.base.checks import check_one_of, check_whole
 from mixfree.base.state import check_room, loading, shallow
 from mixfree.core.method import Method, OptionError
+from mixfree.linear.classes import targets_of
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner, learner_for
 from mixfree.linear.losses import Loss
@@ -166,7 +168,7 @@ class StreamModel(Results, ABC):
         if source is not None:
             fit = tables.learnt(fit, source, epochs)
         else:
-            targets = self._targets(y, known)
+            targets = np.asarray(y, np.float64) if known is None else targets_of(y, known)
             weights = tables.row_weights(targets, weights, by_class)
             try:
                 for _ in range(epochs):
@@ -255,7 +257,9 @@ class StreamModel(Results, ABC):
         mine, theirs = self._exact("merge"), other._exact("merge")
         table, others = self._table, other._table
         if table is not None and others is not None:
-            self._fit = tables.merged(table, others)
+            both, others = copy.deepcopy((table, others))  # merging changes both
+            both.merge(others)
+            self._fit = both
         elif table is None and others is None:
             mine.merge(theirs)
         else:

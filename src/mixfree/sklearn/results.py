@@ -85,17 +85,6 @@ class Results(BaseEstimator):
         dtypes = [np.float64, np.float32]
         yield validate_data(self, read(X), accept_sparse="csr", dtype=dtypes, reset=False)
 
-    def losses(self, X: Any, y: Any) -> Array:
-        """Return the loss of each row, without regularisation."""
-        loss = self.learner_.loss
-        targets = self._targets(np.asarray(y), getattr(self, "classes_", None))
-        values: Array = loss.value(self._predictions(X), targets)
-        return values
-
-    def _targets(self, y: Array, classes: Any) -> Array:
-        """Convert targets to those of the loss."""
-        return np.asarray(y, dtype=np.float64)
-
     @property
     def n_samples_seen_(self) -> int:
         """Rows learnt from, over all epochs."""

@@ -114,10 +114,8 @@ def is_table(X: Any) -> bool:
 
 def is_stream(X: Any) -> bool:
     """Whether X can be read only once: a reader, a query, or a lazy frame of Polars."""
-    if not is_table(X):
-        return False
     once = hasattr(X, "read_next_batch") or hasattr(X, "collect")
-    return once or type(X).__module__.split(".")[0] not in FRAMES
+    return is_table(X) and (once or type(X).__module__.split(".")[0] not in FRAMES)
 
 
 def batches(X: Any) -> Iterator[Any]:
@@ -181,13 +179,6 @@ def begin(source: TableSource, plan: FitPlan) -> StreamFit:
     fit.reservoir = Reservoir(seed=zlib.crc32(repr((plan.parameters["seed"], first)).encode()))
     fit.tests_first = False
     return fit
-
-
-def merged(fit: StreamFit, other: StreamFit) -> StreamFit:
-    """Return the fit of both streams."""
-    after, other = copy.deepcopy((fit, other))
-    after.merge(other)
-    return after
 
 
 def learnt(fit: StreamFit, source: TableSource, epochs: int = 1) -> StreamFit:

@@ -14,7 +14,6 @@ from mixfree.streams.fit.timeline import (
     Timeline,
     best_constant,
     compare,
-    compare_constant,
 )
 from mixfree.streams.report.facts import Facts
 from mixfree.streams.report.metrics import metrics
@@ -218,12 +217,12 @@ def test_the_best_constant_has_the_least_loss(loss):
     if not isinstance(loss, Huber | Robust):
         targets = (targets > 1.0) + (targets > 2.0) * 1.0
         targets = np.where(targets > 0.0, 1.0, -1.0) if isinstance(loss, Logistic) else targets
-    best = best_constant(loss, targets)
-    least = compare_constant(loss, best, targets).losses.mean()
+    best, no_rows = best_constant(loss, targets), np.zeros((len(targets), 0))
+    least = compare(loss, best, no_rows, targets).losses.mean()
     for moved in (
         rng.standard_normal((200, *best.shape)) * rng.choice([1e-4, 0.1, 20.0], 200)[:, None, None]
     ):
-        assert compare_constant(loss, best + moved, targets).losses.mean() > least - 1e-12
+        assert compare(loss, best + moved, no_rows, targets).losses.mean() > least - 1e-12
 
 
 def test_measures_of_two_classes_are_those_of_scikit_learn(tmp_path):

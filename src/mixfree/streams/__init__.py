@@ -1,6 +1,6 @@
 """Linear models fitted in one pass over files in time order.
 
->>> from mixfree.streams import FitPlan, Source, StreamFit, find_files
+>>> from mixfree.streams import FitPlan, Source, StreamFit, find_files, write_page
 >>> import tempfile
 >>> from pathlib import Path
 >>> path = Path(tempfile.mkdtemp()) / "log.csv"
@@ -10,6 +10,8 @@
 >>> fit.run(source.pieces())
 >>> fit
 <stream fit: load by exact with squared loss, 1 features, 1,500 rows>
+>>> write_page(fit, path.with_name("report.html")) < 2_000_000
+True
 """
 
 from mixfree.streams.fit.plan import FitPlan

@@ -166,7 +166,7 @@ class Timeline(State):
             which, weights = self.predicted_rows(len(actual))
             some = targets[which]
             found = compare(loss, self.weights.T, np.asarray(rows[which])[:, : self.columns], some)
-            fixed = compare_constant(loss, self.constant, some)
+            fixed = compare(loss, self.constant, np.zeros((len(some), 0)), some)
             centred = found.actual - self.origin
             sums = [1.0 / weights, np.ones(len(some)), *_errors(found), *_errors(fixed)]
             sums += [found.predicted - self.origin, centred, centred**2]
@@ -278,11 +278,6 @@ def best_constant(loss: Loss, targets: Array) -> Array:
     """Return the constant prediction of the least mean loss, one row per output."""
     assert isinstance(loss, Family)
     return loss.best_constant(_bounded(targets))
-
-
-def compare_constant(loss: Loss, constant: Array, targets: Array) -> Outcomes:
-    """Compare a constant, one row per output, with the targets."""
-    return compare(loss, constant, np.zeros((len(targets), 0)), targets)
 
 
 def actual_of(targets: Array, loss: Loss) -> Array:

@@ -37,19 +37,6 @@ def write_page(
         Rewrites sentences that name arguments, for example with flags of the command line.
     command
         Shell command that reproduces the model.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from mixfree.streams import FitPlan, Source, StreamFit, find_files
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> _ = (folder / "log.csv").write_text("x,load\\n" + "1,2.5\\n2,4.7\\n3,6.4\\n" * 500)
-    >>> source = Source(find_files([str(folder / "log.csv")]))
-    >>> fit = StreamFit.begin(source, FitPlan("load"))
-    >>> fit.run(source.pieces())
-    >>> write_page(fit, folder / "report.html") < 2_000_000
-    True
     """
     content = page(fit, words, command).encode()
     with replacing(path) as file:

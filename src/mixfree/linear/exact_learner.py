@@ -36,15 +36,6 @@ class ExactLearner:
     memory limit the sums behind its intervals. All arithmetic is in double precision. If the
     learner ``looks_ahead``, some rows are predicted before they are learnt, for intervals of new
     rows.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> rows = rng.normal(size=(2000, 1))
-    >>> learner = ExactLearner(Squared(), 1)
-    >>> learner.advance(rows, 3.0 * rows[:, 0] + 1.0)
-    >>> learner.weights.round(6)
-    array([[3., 1.]])
     """
 
     method = "exact"

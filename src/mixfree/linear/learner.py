@@ -36,15 +36,6 @@ class Learner:
     Parameters are as for the estimators. ``memory`` is a number of rows that are kept in a
     reservoir (:class:`mixfree.gradients.Reservoir`); if it is for ``dense_only``, sparse rows are
     learnt without it.
-
-    Examples
-    --------
-    >>> from mixfree.linear.losses import Squared
-    >>> learner = Learner(Squared(), 1, "adagrad", output="last")
-    >>> rows = np.tile([[1.0], [-1.0]], (500, 1))
-    >>> learner.advance(rows, 3.0 * rows[:, 0] + 1.0)
-    >>> learner.weights.round(3)
-    array([[3., 1.]])
     """
 
     def __init__(

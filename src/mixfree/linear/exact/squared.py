@@ -26,13 +26,6 @@ class SquaredFit(Fit):
 
     Offsets of the columns cost no digits, and one that varies by less than 1e-75 counts as
     constant. The memory is for the sums and rows behind the intervals.
-
-    Examples
-    --------
-    >>> fit = SquaredFit(1)
-    >>> fit.add(np.arange(100.0)[:, None], 3.0 * np.arange(100.0) + 1.0)
-    >>> fit.weights()
-    array([[3., 1.]])
     """
 
     saved = ("samples", "_blocks", "_sums", "_windows")

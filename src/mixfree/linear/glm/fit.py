@@ -54,17 +54,6 @@ class GlmFit(Fit):
     columns, too little to be noticed, or the :attr:`ridge` where weights cannot be estimated.
     ``memory`` is a number of rows, at least 3 per column, or bytes; the sums take another
     8·columns² bytes for each of 16 to 64 batches.
-
-    Examples
-    --------
-    >>> from mixfree.linear.losses import Logistic
-    >>> rng = np.random.default_rng(0)
-    >>> rows = rng.normal(size=(5000, 2))
-    >>> targets = np.where(rng.random(5000) < 1 / (1 + np.exp(-2 * rows[:, 0])), 1.0, -1.0)
-    >>> fit = GlmFit(Logistic(), 2, memory=500)
-    >>> fit.add(rows, targets)
-    >>> fit.complete, float(fit.weights()[0, 0].round(1))
-    (False, 2.1)
     """
 
     saved = "samples", "size", "_blocks", "_sums", "_sample", "_reference", "_due", "_streams"

@@ -104,7 +104,8 @@ def check_one_of(value: Any, name: str, allowed: tuple[str, ...]) -> str:
 def check_values(**arrays: Array) -> None:
     """Raise ValueError for values that are not finite, or above ``MAX_VALUE`` in size."""
     for name, array in arrays.items():
-        if float(inner(array, array)) <= MAX_VALUE**2:  # quicker than a look at every value
+        flat = array.ravel(order="K")
+        if float(inner(flat, flat)) <= MAX_VALUE**2:  # quicker than a look at every value
             continue
         wrong = ~(np.abs(array.astype(np.float64)) <= MAX_VALUE)
         if wrong.any():

@@ -92,9 +92,13 @@ class UniformSample(State):
         if self._late or len(self._keys) > self.size:
             keys = np.concatenate([each for each, _ in parts])
             small = _smallest(keys, self.size)
+            chosen = np.zeros(len(keys), bool)
+            chosen[small] = True
+            cuts = np.cumsum([len(each) for each, _ in parts])[:-1]
+            few = [np.flatnonzero(each) for each in np.split(chosen, cuts)]
             whole = zip(*(columns for _, columns in parts), strict=True)
-            self._keys, self._columns = keys[small], [np.concatenate(c)[small] for c in whole]
-            self._late = []
+            self._keys, self._late = keys[small], []
+            self._columns = [_joined(arrays, few) for arrays in whole]
         if len(self._keys) == self.size:
             self._largest = int(self._keys.max())
 
@@ -145,6 +149,15 @@ def check_kept(count: int, keys: Array, columns: list[Array], what: str) -> None
 def keys_of(key: Key, counters: Array) -> Array:
     """The keys of samples, from their positions in the stream."""
     return words(key, counters).astype(np.uint64) << np.uint64(32) | words(key, counters, 1)
+
+
+def _joined(arrays: Sequence[Array], places: Sequence[Array]) -> Array:
+    """Return some entries of each array one after another, by one copy."""
+    ends = np.cumsum([len(each) for each in places])
+    found = np.empty_like(arrays[0], shape=(ends[-1], *arrays[0].shape[1:]), order="C")
+    for array, few, end in zip(arrays, places, ends, strict=True):
+        np.take(array, few, axis=0, out=found[end - len(few) : end], mode="clip")
+    return found
 
 
 def _smallest(keys: Array, size: int) -> Array | slice:

@@ -90,8 +90,7 @@ class ExactLearner:
     @one_thread
     def quick_weights(self) -> Array:
         """Weights to predict the next rows: on long streams they are only nearly the best ones."""
-        fit = self._fit
-        return fit.rough_weights() if isinstance(fit, GlmFit) and not fit.complete else self.weights
+        return self._fit.quick_weights() if isinstance(self._fit, GlmFit) else self.weights
 
     @property
     def columns(self) -> int:

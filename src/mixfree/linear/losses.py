@@ -145,7 +145,8 @@ class Logistic(Family):
 
     def derivative(self, prediction: Any, target: Any) -> Any:
         """The same alone, in less time."""
-        return -target * special.expit(-target * prediction)
+        with np.errstate(over="ignore"):  # the slope is then 0
+            return -target / (1.0 + np.exp(target * prediction))
 
     def check_targets(self, targets: Array) -> None:
         """Check that all targets are −1 or +1."""

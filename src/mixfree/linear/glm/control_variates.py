@@ -137,12 +137,14 @@ class ControlVariates:
         """
         rows, shape, rest = self._rows, point.theta.shape, self.residuals(point)
         drawn, mean = np.zeros((ERROR_DRAWS, *shape)), np.zeros(shape)
-        signs = _signs(len(rest))
+        total = np.zeros(ERROR_DRAWS)
         for x, part in rows.slabs:
-            signed = (signs[part, :, None] * rest[part, None, :]).reshape(len(x), -1)
+            signs = _signs(part.start, len(x))
+            signed = (signs[:, :, None] * rest[part, None, :]).reshape(len(x), -1)
             drawn += (signed.T @ x).reshape(drawn.shape)
             mean += rest[part].T @ x
-        drawn -= signs.sum(axis=0)[:, None, None] * (mean / len(rest))
+            total += signs.sum(axis=0)
+        drawn -= total[:, None, None] * (mean / len(rest))
         # β, the weights and their Hessian are fitted to these rows: degrees of freedom are lost.
         count = len(rest)
         free = max(count - len(self._linear) - 1 - 2 * len(self._metric), count // 4, 1)
@@ -150,8 +152,9 @@ class ControlVariates:
         return drawn
 
 
-def _signs(rows: int) -> Array:
-    """Return reproducible random signs: rows × ERROR_DRAWS."""
-    words = draws.words(draws.key(0, draws.SAMPLE), np.arange(rows * ERROR_DRAWS // 32))
+def _signs(first: int, rows: int) -> Array:
+    """Return reproducible random signs of some rows: rows × ERROR_DRAWS."""
+    counters = np.arange(first * ERROR_DRAWS // 32, (first + rows) * ERROR_DRAWS // 32)
+    words = draws.words(draws.key(0, draws.SAMPLE), counters)
     bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little")
     return 2.0 * bits.reshape(rows, ERROR_DRAWS) - 1.0

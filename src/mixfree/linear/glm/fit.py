@@ -28,7 +28,7 @@ from mixfree.linear.exact.streamsums import StreamSums
 from mixfree.linear.exact.sums import Sums
 from mixfree.linear.glm.control_variates import FUNCTIONS, functions
 from mixfree.linear.glm.inference import GlmInference
-from mixfree.linear.glm.newton import Point
+from mixfree.linear.glm.newton import DECREMENT, Point
 from mixfree.linear.glm.problem import ROUGH_DECREMENT, Problem
 from mixfree.linear.glm.rows import MIN_ROWS, Kept, Settings, rows_of
 from mixfree.linear.losses import Family, Loss, Squared, predictions
@@ -37,7 +37,9 @@ GROWTH = 1.5  # growth of the stream between updates of the reference weights
 LATE_GROWTH = 2.0  # the same once the stream is 16 times as long as the sample
 REFERENCE_ROWS = 2048  # rows of the sample that are enough for reference weights
 REFERENCE_RIDGE = 1 / 300  # of the reference weights, in standardised rows per column
+QUICK_ROWS = 1 << 15  # rows that are enough to predict the next ones
 START_ROWS = 4096  # rows of the sample for the fit from which the final one starts
+MANY = 2 * START_ROWS  # rows from which on there is such a fit
 
 
 class GlmFit(Fit):
@@ -56,6 +58,7 @@ class GlmFit(Fit):
     8·columns² bytes for each of 16 to 64 batches.
     """
 
+    order = "K"  # products have the same bits
     saved = "samples", "size", "_blocks", "_sums", "_sample", "_reference", "_due", "_streams"
 
     def __init__(
@@ -199,19 +202,33 @@ class GlmFit(Fit):
         found, least = (float(np.average(value, weights=kept.weights)) for value in values)
         return found, least
 
+    def quick_weights(self) -> Array:
+        """Return weights to predict the next rows: of many rows only nearly the best ones."""
+        if not self.complete:
+            return self._reference
+        if self._filled <= MANY:
+            return self.weights()
+        problem, point = self._solved(QUICK_ROWS, ROUGH_DECREMENT)
+        return problem.weights(point)
+
     @cached_property
     def solution(self) -> tuple[Problem, Point]:
         """The problem and its minimum."""
+        return self._solved()
+
+    def _solved(self, most: int = 1 << 62, close: float = DECREMENT) -> tuple[Problem, Point]:
+        """Return the problem of about ``most`` of the kept rows, and nearly its minimum."""
         whole = self
         if not self.complete and self._filled:
             whole = self.copy()
             whole._flush()
         start, rows = None, whole._rows()
+        rows = rows.take(slice(None, None, self._stride(len(rows), most)))
         problem = Problem.of(self.settings, rows, whole._sums.rows or len(rows), whole._total)
         # The search for a ridge starts at 0, where a strong one holds the weights.
-        if (len(rows) > 2 * START_ROWS or not self.complete) and not problem.scarce:
+        if (len(rows) > MANY or not self.complete) and not problem.scarce:
             start = whole._rough(rows, whole._reference, START_ROWS)
-        return problem.solved_with_ridge(start)
+        return problem.solved_with_ridge(start, close)
 
     @property
     def ridge(self) -> float:

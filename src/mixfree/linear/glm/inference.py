@@ -20,7 +20,7 @@ from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares, Levels, p
 from mixfree.linear.exact.sums import Sums
 from mixfree.linear.glm.control_variates import ERROR_DRAWS
 from mixfree.linear.glm.newton import Point, zero_sums
-from mixfree.linear.glm.problem import LEAST_PENALTY, ROUGH_DECREMENT, Problem
+from mixfree.linear.glm.problem import BETA_DECREMENT, LEAST_PENALTY, ROUGH_DECREMENT, Problem
 from mixfree.linear.glm.rows import MAX_CACHED_VALUES, Kept
 
 BATCHES = 64  # short streams have fewer batches than this
@@ -212,7 +212,7 @@ class GlmInference(BatchMeans):
         alone = self._point
         if self._problem.controls is not None or self._problem.ridge:
             # The sums' random errors would stop separated weights at an arbitrary point.
-            alone = self._problem.alone.solved(self._weights)
+            alone = self._problem.alone.solved(self._weights, BETA_DECREMENT)
         found = []
         for block in alone.blocks:
             values, vectors = linalg.eigh(block + np.diag(alone.objective.penalty))

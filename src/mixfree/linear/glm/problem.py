@@ -62,7 +62,9 @@ class Problem:
         """Find the minimum, starting at weights in the units of the rows or at 0."""
         return self._fitted(self._first(start), close)
 
-    def solved_with_ridge(self, start: Array | None) -> tuple["Problem", Point]:
+    def solved_with_ridge(
+        self, start: Array | None, close: float = DECREMENT
+    ) -> tuple["Problem", Point]:
         """Find the minimum, with a ridge if the weights cannot be estimated without.
 
         Only losses with a link, without λ, get a ridge. Weights cannot be estimated if a
@@ -74,14 +76,14 @@ class Problem:
         """
         settings = self.rows.settings
         if settings.loss.of_residuals or settings.l2 is not None:
-            return self, self.solved(start)
+            return self, self.solved(start, close)
         if not self.scarce:
-            point = self._fitted(self._first(start), seek=True)
+            point = self._fitted(self._first(start), close, seek=True)
             if not point.unbounded:
                 return self, point
         ridge, theta = self.alone._best_ridge()
         problem = replace(self, ridge=ridge)
-        return problem, problem._fitted(problem._objective().at(theta))
+        return problem, problem._fitted(problem._objective().at(theta), close)
 
     @property
     def scarce(self) -> bool:

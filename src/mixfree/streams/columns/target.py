@@ -41,13 +41,12 @@ def targets_in(piece: Piece, target: Column, classes: Sequence[str] | None) -> t
         if infinite.any():
             raise ValueError(located(piece, int(infinite.argmax()), "is infinite", target.name))
         return targets, ~np.isnan(targets)
-    different = values.dictionary_encode()
-    names = class_names(different.dictionary, target)
-    which = different.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)
+    different, which = _encoded(values)
+    names = class_names(different, target)
     at = {name: place for place, name in enumerate(classes)}
-    place = np.array([*(at.get(name, -1) for name in names.to_pylist()), -1])[which]
-    known = np.append(names.is_valid().to_numpy(False), False)[which]
-    new = known & (place < 0)
+    places = np.array([*(at.get(name, -1) for name in names.to_pylist()), -1])
+    known = np.append(names.is_valid().to_numpy(False), False)
+    new = (known & (places < 0))[which]
     if new.any():
         row = int(new.argmax())
         unknown = f"has the unknown class {shown_text(names[which[row]])}"
@@ -56,7 +55,20 @@ def targets_in(piece: Piece, target: Column, classes: Sequence[str] | None) -> t
             located(piece, row, unknown, target.name)
             + f"; the classes are {', '.join(classes)}: give all of them as `classes`{regress}"
         )
-    return targets_at(place, len(classes)), known
+    return targets_at(places, len(classes))[which], known[which]
+
+
+def _encoded(values: Any) -> tuple[Any, Array]:
+    """Return the different values, and the place of each value among them, or after them."""
+    if values.type == require("pyarrow").float64() and not values.null_count and len(values):
+        numbers = doubles(values)
+        ends = np.array([numbers.min(), numbers.max()])
+        upper = numbers == ends[1]
+        if (upper | (numbers == ends[0])).all():  # in a fifth of the time
+            return require("pyarrow").array(ends), upper.astype(np.int8)
+    different = values.dictionary_encode()
+    indices = different.indices.fill_null(len(different.dictionary))
+    return different.dictionary, indices.to_numpy(zero_copy_only=False)
 
 
 def shown_text(text: Any) -> str:

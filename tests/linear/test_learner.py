@@ -7,9 +7,8 @@ import pytest
 from scipy.sparse import csr_array, random_array
 
 import mixfree as mf
-from mixfree.gradients import Reservoir
 from mixfree.linear.learner import SHARE, Learner
-from mixfree.linear.learner_for import chosen_method, learner_for
+from mixfree.linear.learner_for import SPARSE_ROWS, chosen_method, learner_for
 from mixfree.linear.losses import Logistic, Squared
 from tests.helpers import assert_same_bits
 
@@ -96,20 +95,21 @@ def test_sparse_rows_are_not_standardised_row_by_row():
     assert_same_bits(run.state_dict(), before)
 
 
-def test_an_automatic_memory_is_for_dense_rows_only():
-    """Caught: sparse rows kept as dense ones, also after loading, and a memory that is gone after
-    a refused call."""
+def test_an_automatic_memory_keeps_more_sparse_rows_than_dense_ones():
+    """Caught: sparse rows kept as dense ones, or dense ones after them, also after loading, and a
+    memory that is gone after a refused call."""
     rows, targets = np.eye(4)[np.arange(40) % 4], np.ones(40)
     make = partial(learner_for, Squared(), 4, method="ladder", scale=None)
-    sparse, dense, none = make(), make(), make(memory=0)
+    sparse, dense, told = make(), make(), make(memory=SPARSE_ROWS)
     with pytest.raises(ValueError):
         dense.advance(csr_array(rows), np.full(40, np.nan))
     dense.advance(rows, targets)
-    assert isinstance(dense.optimizer.gradient, Reservoir)
-    for learner in (sparse, none):
+    assert dense.optimizer.gradient.size == int(32e6 / 48)
+    for learner in (sparse, told):
         learner.advance(csr_array(rows), targets)
         learner.advance(rows, targets)
-    assert_same_bits(sparse.state_dict(), none.state_dict())
+    assert_same_bits(sparse.state_dict(), told.state_dict())
+    assert len(sparse.state_dict()["sparse"]["memory"]["numbers"]) == 80
     for learner in (sparse, dense):
         again = make()
         again.load_state_dict(learner.state_dict())

@@ -9,10 +9,12 @@ import pytest
 from scipy.sparse import csr_array, random_array
 
 import mixfree as mf
+from mixfree.core.methods import start_method
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.learner import Learner
 from mixfree.linear.losses import Logistic, Softmax, Squared, linear_gradient
 from mixfree.linear.sparse import SparseLinear, runs_sparse
+from tests.helpers import assert_same_bits
 
 ROWS, COLUMNS = 700, 60
 FIRST = 0.05
@@ -67,6 +69,30 @@ def test_twin_of_the_reference_step_by_step(loss, block):
     assert np.abs(reference.x).max() > 0.1
 
 
+@pytest.mark.parametrize("loss", [Squared(), Softmax(3)], ids=repr)
+@pytest.mark.parametrize("size, draws", [(50, 1), (50, 3), (5000, 1)])
+def test_twin_of_the_reference_with_memory(loss, size, draws):
+    """Caught: other rows kept or drawn; a column of several rows of a step that moves twice."""
+    rows, targets = data(loss)
+    dense, weights = rows.toarray(), np.random.default_rng(1).uniform(0.5, 2.0, ROWS)
+    reference, lazy = (mf.Ladder(np.zeros(loss.outputs * (COLUMNS + 1)), first=FIRST) for _ in "ab")
+    for opt in (reference, lazy):
+        opt.remember(size, draws=draws, seed=3)
+    lazy = SparseLinear(lazy, loss)
+    for start in range(0, ROWS, 100):
+        piece = slice(start, start + 100)
+        for sample in zip(dense[piece], targets[piece], weights[piece], strict=True):
+            for row, target, weight in reference.offer(sample):
+                reference.tell(weight * linear_gradient(loss, reference.x, row, target))
+        lazy.advance(rows[piece], targets[piece], weights[piece])
+        mine, theirs = settled(lazy), settled(reference)
+        theirs["gradient"].pop("group"), mine["gradient"].pop("group")
+        kept = theirs["gradient"]["sample"]["columns"].pop(0)
+        np.testing.assert_array_equal(lazy.plain()["data"], kept[kept != 0.0])
+        for name, value in (("gradient", theirs.pop("gradient")), ("", theirs)):
+            assert_same(mine[name] if name else mine, value)
+
+
 def test_twin_of_the_reference_where_a_run_arrives():
     """The origin becomes the mean of all coordinates, those that have rested included."""
     rng = np.random.default_rng(0)
@@ -86,11 +112,13 @@ def test_twin_of_the_reference_where_a_run_arrives():
 
 
 @pytest.mark.parametrize("output", ["average", "weighted", "tail", "last", "random"])
-@pytest.mark.parametrize("block", [4, 64])
-def test_neither_chunks_nor_saving_change_a_bit(output, block):
+@pytest.mark.parametrize("block, memory", [(4, 0), (64, 0), (4, 40)])
+def test_neither_chunks_nor_saving_change_a_bit(output, block, memory):
     """A list or a level that is not saved, or an order that depends on the call, would."""
     rows, targets = data()
-    make = partial(mf.Ladder, np.zeros(COLUMNS + 1), block=block, output=output, first=FIRST)
+    options = {"block": block, "first": FIRST}
+    settings = {"output": output, "memory": memory}
+    make = partial(start_method, "ladder", np.zeros(COLUMNS + 1), options, **settings)
     whole = SparseLinear(make(), Squared())
     whole.advance(rows, targets)
     parts, start = SparseLinear(make(), Squared()), 0
@@ -103,7 +131,7 @@ def test_neither_chunks_nor_saving_change_a_bit(output, block):
         parts = pickle.loads(pickle.dumps(resumed)) if length % 2 else copy.deepcopy(resumed)
     assert parts.average.tobytes() == whole.average.tobytes()
     mine, theirs = parts.plain(), whole.plain()
-    assert all(np.array_equal(mine[name], theirs[name]) for name in theirs)
+    assert_same_bits(mine, theirs)
 
 
 @pytest.mark.parametrize("length", [7, 35])
@@ -151,15 +179,17 @@ def test_the_learner_begins_as_with_dense_rows():
 @pytest.mark.parametrize("output", ["weighted", "tail", "random"])
 @pytest.mark.parametrize("start", [0, 100, 127])
 @pytest.mark.parametrize(
-    "loss, columns", [(Squared(), 20_000), (Softmax(3), 20_000), (Squared(), 60)]
+    "loss, columns, memory",
+    [(Squared(), 20_000, 0), (Softmax(3), 20_000, 0), (Squared(), 60, 0), (Squared(), 20_000, 50)],
 )
-def test_a_few_rows_that_are_refused_leave_no_trace(output, start, loss, columns):
+def test_a_few_rows_that_are_refused_leave_no_trace(output, start, loss, columns, memory):
     """What they change elsewhere: the sketch, an epoch's end, a sum that turns.
 
     Few columns are copied whole; refused twice, since the copy must have memory of its own.
     """
     rows, targets = data(loss, columns)
-    learner = Learner(loss, columns, "ladder", scale=None, output=output, options={"block": 4})
+    settings = {"scale": None, "output": output, "options": {"block": 4}, "memory": memory}
+    learner = Learner(loss, columns, "ladder", **settings)
     if start:  # else a refused call leaves no trace of the first distance, either
         learner.advance(rows[:start], targets[:start])
     before = pickle.dumps(learner.state_dict())
@@ -169,7 +199,7 @@ def test_a_few_rows_that_are_refused_leave_no_trace(output, start, loss, columns
         with pytest.raises(ValueError, match=f"sample {start + 6} is not finite"):
             learner.advance(few, targets[start : start + 6], weights)
         assert pickle.dumps(learner.state_dict()) == before
-    other = Learner(loss, columns, "ladder", scale=None, output=output, options={"block": 4})
+    other = Learner(loss, columns, "ladder", **settings)
     other.advance(rows[:start], targets[:start])
     weights[-1] = 1.0
     for each in (learner, other):
@@ -190,7 +220,9 @@ def test_duplicates_in_a_row_are_summed():
 def test_a_damaged_state_is_refused():
     """Catches another format, a count below 0, and arrays of other shapes or without numbers."""
     rows, targets = data()
-    run = SparseLinear(mf.Ladder(np.zeros(COLUMNS)), Squared())
+    opt = mf.Ladder(np.zeros(COLUMNS))
+    opt.remember(30)
+    run = SparseLinear(opt, Squared())
     run.advance(rows, targets)
     kept = pickle.dumps(run.plain())
     damages = {
@@ -198,6 +230,8 @@ def test_a_damaged_state_is_refused():
         "counts": np.negative,
         "sketch": lambda v: v[1:],
         "earlier": lambda v: v * np.nan,
+        "indices": lambda v: v + COLUMNS,
+        "indptr": lambda v: v[:-1],
     }
     for name, change in damages.items():
         state = pickle.loads(kept)

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import event
+from llvmlite import ir
+from numba.core import cgutils, event, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
-from numba.extending import overload, register_jitable
+from numba.extending import intrinsic, overload, register_jitable
 
 # Sums may be reordered to use vector registers and multiply-adds may be fused; everything else
 # is IEEE arithmetic, so that NaN and infinity stay visible.
@@ -78,6 +79,23 @@ def by_type(function: Callable[..., Any]) -> Any:
         return choice.dispatch(part.instance_class)
 
     return choice
+
+
+@intrinsic
+def prefetch(typing_context: Any, table: Any, row: Any) -> Any:
+    """Ask for the cache line at the beginning of a row, which will be written to."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        view = context.make_array(table)(context, builder, arguments[0])
+        first = [arguments[1], context.get_constant(row, 0)]
+        found = cgutils.get_item_pointer(context, builder, table, view, first, wraparound=False)
+        line, flag = builder.bitcast(found, ir.IntType(8).as_pointer()), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [line.type, flag, flag, flag])
+        call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(call, [line, flag(1), flag(3), flag(1)])
+        return context.get_dummy_value()
+
+    return types.none(table, row), codegen
 
 
 class CacheFiles(IndexDataCacheFile):

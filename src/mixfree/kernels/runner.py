@@ -156,14 +156,22 @@ def run_with_memory(opt: Any, state: Any, kernel: Any, arrays: Any, order: Array
         return_run(opt, state, run)
 
 
+def with_draws(rule: Any, sample: Slots, order: Array) -> tuple[Array, Array, Array]:
+    """The order with each sample's draws after it, the samples' slots, and what slots then hold.
+
+    What a slot holds is a position in the stream, or, if it was there before, ~slot.
+    """
+    slots = slots_of(sample.key, sample.size, sample.seen, order.size)
+    told = np.empty(order.size * (1 + rule.draws), dtype=np.int64)
+    inside = ~np.arange(min(sample.seen + order.size, sample.size))
+    draw(*rule.key, sample.seen, rule.draws, slots, order, inside, told)
+    return told, slots, inside
+
+
 def _take(rule, gradient, kernel, plan, run, arrays, order):
     """Take a chunk of samples; if a gradient is refused, stop as the reference would."""
     sample = gradient.sample
-    slots = slots_of(sample.key, sample.size, sample.seen, order.size)
-    told = np.empty(order.size * (1 + rule.draws), dtype=np.int64)
-    # A position in the stream, or ~slot.
-    inside = ~np.arange(min(sample.seen + order.size, sample.size))
-    draw(*rule.key, sample.seen, rule.draws, slots, order, inside, told)
+    told, slots, _ = with_draws(rule, sample, order)
     # While nothing is kept there are no draws, so any arrays of these types will do.
     kept = tuple(sample.columns) or tuple(_filled(part) for part in arrays)
     taken = kernel(plan, run, (*arrays, *kept), told)

@@ -16,7 +16,7 @@ import numpy as np
 
 from mixfree.kernels.draws import one_in
 from mixfree.kernels.engine import acceptable
-from mixfree.kernels.jit import by_type, inline, kernel, out_of_line
+from mixfree.kernels.jit import by_type, inline, kernel, out_of_line, prefetch
 from mixfree.kernels.ladder import (
     CARRY,
     LAM,
@@ -33,8 +33,9 @@ from mixfree.kernels.linear import SoftmaxLoss, slope, softmax_slopes
 from mixfree.kernels.parts import LAST, RANDOM, TAIL, WEIGHTED
 from mixfree.kernels.run import COUNT, SAMPLES, STEPS
 
-# Columns of the cells, which are one cache line each: the point, q, and vectors of the ladder.
-X, Q, SQUARES, WEIGHTED_SUM, ORIGIN, LAG = range(6)
+# Columns of the cells, which are one cache line each: the point, q, vectors of the ladder, and the
+# gradient of a sample and its draws, which is 0 between steps.
+X, Q, LAG, SQUARES, WEIGHTED_SUM, ORIGIN, GRADIENT = range(7)
 FIELDS = {"squares": SQUARES, "weighted_sum": WEIGHTED_SUM, "origin": ORIGIN}
 
 
@@ -51,10 +52,32 @@ class SparseRun(NamedTuple):
     earlier: np.ndarray  # the ladder's mean point when the number of steps last doubled
 
 
+class Move(NamedTuple):
+    """What the coordinates of a step have in common."""
+
+    size: float
+    weight: float  # in the sketch
+    mass: float  # of the output so far
+    whole: float  # weight of the mean so far
+    stride: int  # of the coordinates in the sketch
+
+
 @inline
 def unsigned(place):
     """The place as an index of which Numba need not ask whether it counts from the end."""
     return np.uint64(place)
+
+
+@inline
+def reciprocal(divisor):
+    """2^64/divisor, rounded up, for :func:`divides`: division takes many times as long."""
+    return np.uint64(0xFFFFFFFFFFFFFFFF) // np.uint64(divisor) + np.uint64(1)
+
+
+@inline
+def divides(inverse, place):
+    """Whether a number below 2^32 is a multiple of the divisor (Lemire, Kaser and Kurz 2019)."""
+    return inverse * place <= inverse - np.uint64(1)
 
 
 @out_of_line
@@ -90,6 +113,24 @@ def record(output, run):
 
 
 @inline
+def fetch(run, samples, kept, r, factors, block):
+    """Ask for the cells of a row that comes next, before they are needed."""
+    columns = row_of(samples, r)[1] if r >= 0 else row_of(kept, ~r)[1]
+    for o in range(factors.size):
+        for p in range(columns.size):
+            prefetch(run.cells, unsigned(o * block + columns[p]))
+
+
+@inline
+def row_of(rows, r):
+    """Values, columns, target and weight of one row."""
+    data, indices, starts, targets, weights = rows
+    begin, end = starts[r], starts[r + 1]
+    weight = weights[r] if weights.size > 0 else 1.0
+    return data[begin:end], indices[begin:end], targets[r], weight
+
+
+@inline
 def margin_of(run, values, columns, base, width, intercept):
     """⟨x, row⟩ for the block of weights that begins at ``base``."""
     cells = run.cells
@@ -113,34 +154,64 @@ def _(loss, margins, target, weight):
 
 
 @inline
-def add_entry(cells, place, weighted, sample):
-    """Add one entry of λ·gradient to its sum; what it adds to ‖Σ λ g‖₁ and to the numerator."""
-    if sample > 1 and place % sample != 0:
+def add_entry(cells, place, gradient, lam, some):
+    """Add one entry of a gradient; what it adds to ‖Σ λ g‖₁ and to the numerator."""
+    cells[place, GRADIENT] += gradient
+    if not divides(some, place):
         return 0.0, 0.0
-    before = cells[place, WEIGHTED_SUM]
+    before, weighted = cells[place, WEIGHTED_SUM], lam * gradient
     cells[place, WEIGHTED_SUM] = before + weighted
     ahead = cells[place, ORIGIN] - cells[place, X]
     return abs(before + weighted) - abs(before), weighted * ahead
 
 
 @inline
-def move_entry(run, place, weighted, size, weight, mass, whole, stride):
-    """Move one coordinate, with the lazy sums of the output and of the mean, and sketch it.
+def add_row(run, values, columns, factors, share, width, intercept, some):
+    """Add the gradient of one row, which is a ``share`` of the step's."""
+    rates, longer, ahead = run.rates, 0.0, 0.0
+    lam = rates[LAM]
+    for o in range(factors.size):
+        base, factor = o * (width + intercept), share * factors[o]
+        for p in range(values.size):
+            place = unsigned(base + columns[p])
+            more, along = add_entry(run.cells, place, factor * values[p], lam, some)
+            longer += more
+            ahead += along
+        if intercept:
+            more, along = add_entry(run.cells, unsigned(base + width), factor, lam, some)
+            longer += more
+            ahead += along
+    rates[SIZE] += longer
+    rates[NUMERATOR] += ahead
 
-    Returns what the entry adds to the square of the sketch.
-    """
-    cells = run.cells
+
+@inline
+def move_entry(run, place, step, sketched):
+    """Move one coordinate, with the lazy sums of the output and of the mean, and sketch it."""
+    cells, rates = run.cells, run.rates
+    weighted = rates[LAM] * cells[place, GRADIENT]
+    cells[place, GRADIENT] = 0.0
     square = cells[place, SQUARES] + weighted * weighted
     cells[place, SQUARES] = square
-    u = weighted / math.sqrt(square) if square > 0.0 else 0.0
-    delta = -size * u
+    u = weighted / math.sqrt(square if square > 0.0 else 1.0)
+    delta = -step.size * u
     cells[place, X] += delta
-    cells[place, Q] += mass * delta
-    cells[place, LAG] += whole * delta
-    if place % stride != 0:
-        return 0.0
-    run.sketch[CARRY, place // stride] += weight * u
-    return weight * u * (weight * u)
+    cells[place, Q] += step.mass * delta
+    cells[place, LAG] += step.whole * delta
+    if divides(sketched, place):
+        run.sketch[CARRY, place // step.stride] += step.weight * u
+        rates[TOTAL] += step.weight * u * (step.weight * u)
+
+
+@inline
+def move_row(run, columns, outputs, width, intercept, step, sketched):
+    """Move the coordinates of one row of the step."""
+    for o in range(outputs):
+        base = o * (width + intercept)
+        for p in range(columns.size):
+            move_entry(run, unsigned(base + columns[p]), step, sketched)
+        if intercept:
+            move_entry(run, unsigned(base + width), step, sketched)
 
 
 @out_of_line
@@ -167,58 +238,46 @@ def restart(run):
 
 
 @inline
-def take_row(rule, output, run, values, columns, factors, width, intercept):
-    """Compiled :meth:`mixfree.steps.Ladder.move` along the gradient of one row."""
+def weight_of(steps):
+    """Total weight of so many points in the ladder's mean."""
+    return steps * (steps + 1.0) * (steps + 2.0) * (steps + 3.0) / 24.0
+
+
+@inline
+def begin_step(rule, output, run):
+    """Count the step, search for its scale, and hand the point to the output."""
     rates = run.rates
     run.counts[SAMPLES] += 1
     run.counts[STEPS] += 1
-    step = run.counts[STEPS]
-    whole, longer, ahead = step * (step + 1.0) * (step + 2.0) * (step + 3.0) / 24.0, 0.0, 0.0
-    sample = unsigned(rule.sample)
-    for o in range(factors.size):
-        base, factor = o * (width + intercept), rates[LAM] * factors[o]
-        for p in range(values.size):
-            place = unsigned(base + columns[p])
-            more, along = add_entry(run.cells, place, factor * values[p], sample)
-            longer += more
-            ahead += along
-        if intercept:
-            more, along = add_entry(run.cells, unsigned(base + width), factor, sample)
-            longer += more
-            ahead += along
-    rates[SIZE] += longer
-    rates[NUMERATOR] += ahead
-    moved = compare(run, whole, rule.sample) if ends_epoch(step) else 0.0
+    step, moved = run.counts[STEPS], 0.0
+    whole = weight_of(step)
+    if ends_epoch(step):
+        moved = compare(run, whole, rule.sample)
     if rule.searches and update_scale(rates, moved):
         restart(run)
     record(output, run)
-    size, mass = rule.length * rates[RBAR] * rates[SHRINK], run.mass[0]
-    weight, norm, stride = rates[LAM] * math.sqrt(step), 0.0, unsigned(rule.stride)
-    for o in range(factors.size):
-        base, factor = o * (width + intercept), rates[LAM] * factors[o]
-        for p in range(values.size):
-            place = unsigned(base + columns[p])
-            along = factor * values[p]
-            norm += move_entry(run, place, along, size, weight, mass, whole, stride)
-        if intercept:
-            place = unsigned(base + width)
-            norm += move_entry(run, place, factor, size, weight, mass, whole, stride)
-    rates[TOTAL] += norm
-    if step % rule.block == 0:
-        climb(rates, run.sketch, step // rule.block)
+    size, weight = rule.length * rates[RBAR] * rates[SHRINK], rates[LAM] * math.sqrt(step)
+    return Move(size, weight, run.mass[0], whole, unsigned(rule.stride))
 
 
 @kernel
-def sparse(plan, run, loss, factors, width, intercept, csr, targets, weights):
-    """Go over the rows of a CSR matrix; how many were taken before one was not acceptable."""
-    data, indices, starts = csr
-    for i in range(targets.size):
-        values = data[starts[i] : starts[i + 1]]
-        columns = indices[starts[i] : starts[i + 1]]
+def sparse(plan, run, loss, factors, width, intercept, samples, kept, order):
+    """Take samples in ``order``; return how many were taken before one was refused.
+
+    ``samples`` and ``kept`` are a CSR matrix, targets and weights; empty weights are all 1. A
+    negative r in the order is the ~r-th kept sample. Each sample is followed by its draws.
+    """
+    rule, together = plan.step, 1 + plan.gradient.draws
+    some, sketched = reciprocal(rule.sample), reciprocal(rule.stride)
+    for i in range(order.size):
+        r = order[i]
+        values, columns, target, weight = row_of(samples, r) if r >= 0 else row_of(kept, ~r)
+        if i + 1 < order.size:
+            fetch(run, samples, kept, order[i + 1], factors, width + intercept)
         for o in range(factors.size):
             base = o * (width + intercept)
             factors[o] = margin_of(run, values, columns, base, width, intercept)
-        slopes(loss, factors, targets[i], weights[i] if weights.size > 0 else 1.0)
+        slopes(loss, factors, target, weight)
         row_square, factor_square = 1.0 if intercept else 0.0, 0.0
         for p in range(values.size):
             row_square += values[p] * values[p]
@@ -226,5 +285,13 @@ def sparse(plan, run, loss, factors, width, intercept, csr, targets, weights):
             factor_square += factors[o] * factors[o]
         if not acceptable(plan, run, factor_square * row_square):
             return i
-        take_row(plan.step, plan.output, run, values, columns, factors, width, intercept)
-    return targets.size
+        add_row(run, values, columns, factors, plan.gradient.share, width, intercept, some)
+        if (i + 1) % together == 0:
+            step = begin_step(rule, plan.output, run)
+            for j in range(i + 1 - together, i + 1):
+                r = order[j]
+                columns = row_of(samples, r)[1] if r >= 0 else row_of(kept, ~r)[1]
+                move_row(run, columns, factors.size, width, intercept, step, sketched)
+            if run.counts[STEPS] % rule.block == 0:
+                climb(run.rates, run.sketch, run.counts[STEPS] // rule.block)
+    return order.size

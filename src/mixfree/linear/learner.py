@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 
 from mixfree.base.arithmetic import Array, norm
 from mixfree.base.checks import check_not_negative, check_values
-from mixfree.base.state import loading
 from mixfree.core.method import Method
 from mixfree.core.methods import start_method
 from mixfree.core.optimizer import Optimizer
@@ -34,8 +33,8 @@ class Learner:
     """Learns the weights of a linear model by steps; the chunking of the rows does not matter.
 
     Parameters are as for the estimators. ``memory`` is a number of rows that are kept in a
-    reservoir (:class:`mixfree.gradients.Reservoir`); if it is for ``dense_only``, sparse rows are
-    learnt without it.
+    reservoir (:class:`mixfree.gradients.Reservoir`), of rows that are learnt as sparse ones
+    ``sparse_memory``, if given. A run that begins with sparse rows learns all rows as such.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class Learner:
         radius: float | None = None,
         scale: str | None = "auto",
         memory: int = 0,
-        dense_only: bool = False,
+        sparse_memory: int | None = None,
         draws: int = 1,
         step_scale: float | None = None,
         output: str | None = None,
@@ -64,9 +63,10 @@ class Learner:
         domain = None if radius is None else Ball(radius)
         common: dict[str, Any] = {"domain": domain, "alpha": step_scale, "output": output}
         common["seed"] = seed
+        common |= {"draws": draws, "memory": memory}
         self._start = partial(start_method, method, start, options or {}, **common)
-        self.optimizer: Optimizer = self._start(memory=memory, draws=draws)
-        self._dense_only = dense_only
+        self.optimizer: Optimizer = self._start()
+        self._sparse_memory = memory if sparse_memory is None else sparse_memory
         replays = isinstance(self.optimizer.gradient, Replay)
         if scale == "running" and replays:
             raise ValueError(
@@ -106,19 +106,21 @@ class Learner:
         """
         sparse_rows, optimizer = issparse(rows), self.optimizer
         check_values(rows=rows.data if sparse_rows else rows, targets=targets)
+        lazy = self._sparse is not None
+        if sparse_rows and self.samples == 0:
+            lazy = runs_sparse(optimizer, self.loss, self.l2)
         # A lazy run over sparse rows does not change the optimiser's own arrays.
-        if sparse_rows and self._dense_only and self.samples == 0:
-            self.optimizer = self._start()
-        lazy = sparse_rows and runs_sparse(self.optimizer, self.loss, self.l2)
-        before = self.optimizer.export_run(own=not lazy)
+        before = optimizer.export_run(own=not lazy)
         # Sparse rows do not change the running scale either, which is as large as the weights.
         scale, sparse = self._scale if sparse_rows else copy.deepcopy(self._scale), self._sparse
         try:
+            if lazy and sparse is None:
+                self.optimizer = self._start(memory=self._sparse_memory)
+                self._sparse = SparseLinear(self.optimizer, self.loss)
             self._advance(rows, targets, weights)
         except BaseException:
-            self.optimizer.import_run(before)
-            self.optimizer = optimizer
-            self._scale, self._sparse = scale, sparse
+            self.optimizer, self._scale, self._sparse = optimizer, scale, sparse
+            optimizer.import_run(before)
             raise
 
     def predict(self, rows: Any) -> Array:
@@ -148,26 +150,20 @@ class Learner:
 
     def _advance(self, rows: Any, targets: Array, weights: Array | None) -> None:
         if sparse_rows := issparse(rows):
-            gradient = self.optimizer.gradient  # which keeps them as dense rows
-            if isinstance(gradient, Reservoir) and gradient.size * self.columns > ROOM:
-                raise ValueError(
-                    f"`memory={gradient.size}` keeps dense rows, too many of {self.columns:,} "
-                    f"columns: give `memory={ROOM // self.columns}` at most, or `memory=0`"
-                )
             if self._may_do_without_scale and self.samples == 0:
                 self._scale = None
             if self._scale is not None:
                 raise ValueError("`scale='running'` needs dense rows: use `scale='auto'`")
-        lazy = sparse_rows and runs_sparse(self.optimizer, self.loss, self.l2)
-        if lazy and self._sparse is None:
-            self._sparse = SparseLinear(self.optimizer, self.loss)
-        elif self._sparse is not None and not lazy:
-            self._sparse.settle()
-            self._sparse = None
+            size = 0 if self._sparse is not None else getattr(self.optimizer.gradient, "size", 0)
+            if size * self.columns > ROOM:
+                raise ValueError(
+                    f"`memory={size}` keeps dense rows, too many of {self.columns:,} columns: give "
+                    f"`memory={ROOM // self.columns}` at most, or `memory=0`"
+                )
         if self.samples == 0 and rows.shape[0]:
             self._guess_distance(rows[:1].data if sparse_rows else rows[0], float(targets[0]))
         if self._sparse is not None:
-            self._sparse.advance(rows, targets, weights)
+            self._sparse.advance(rows if sparse_rows else csr_array(rows), targets, weights)
             return
         tell = self._tell if self._scale is None else partial(self._tell_scaled, self._scale)
         chunk = max(1, VALUES // max(self.columns, 1))
@@ -225,16 +221,12 @@ class Learner:
             raise ValueError("state and learner differ in scale: only one of the two standardises")
         if scale is not None:
             scale = copy.deepcopy(scale).restored(state["scale"], "running scale")
-        lazy = state["sparse"] is not None
-        run, sparse = self.optimizer, None
-        with loading("learner"):
-            kept = not lazy and state["optimizer"]["settings"]["gradient"]["kind"]
-        if self._dense_only and kept != Reservoir.__name__:
-            run = self._start()
-        if lazy:
+        sparse = None
+        if state["sparse"] is not None:
+            run = self._start(memory=self._sparse_memory)
             sparse = SparseLinear(run, self.loss).restored(state["sparse"], "sparse run")
         else:
-            run = copy.deepcopy(run)
+            run = self._start()
             run.load_state_dict(state["optimizer"])
         self.optimizer, self._sparse, self._scale = run, sparse, scale
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 EXACT_WEIGHTS = 2000
 EXACT_WEIGHTS_WITH_ROWS = 1000
 MEMORY = "32MB"  # of rows to keep by default
+SPARSE_ROWS = 1 << 13  # to keep by default of sparse rows: 32 MB at 340 non-zeros per row
 AUTO = "auto"
 SIZES = "'auto', a number of rows, or bytes"
 
@@ -93,12 +94,13 @@ def learner_for(
 
     if memory is None:
         memory = AUTO if found == "ladder" else 0
-    dense_only = memory == AUTO
+    if memory == AUTO:
+        given["sparse_memory"] = SPARSE_ROWS
     if isinstance(memory, str):
         size = check_bytes(MEMORY if memory == AUTO else memory, "memory", SIZES)
         memory = max(1, int(size / (8 * (columns + 2))))
     if check_whole(memory, "memory", least=0) == 0 and "draws" in given:
         raise ValueError("`draws` is for a memory: give its number of rows, such as `memory=2048`")
-    given |= {"memory": memory, "dense_only": dense_only, "scale": scale, "seed": seed}
+    given |= {"memory": memory, "scale": scale, "seed": seed}
     given |= {"dtype": dtype, "fit_intercept": bool(fit_intercept), "l2": l2 or 0.0}
     return Learner(loss, columns, found, **given)

@@ -39,7 +39,7 @@ class StreamModel(Results, ABC):
     memory
         What to keep of the stream: rows, such as ``2048``, or bytes, such as ``"32MB"``, the
         default of the exact method (which takes bytes only with the squared loss) and of the
-        ladder for dense rows. Iterative methods draw from it at every step; 0 keeps nothing.
+        ladder, or 8,192 sparse rows. Iterative methods draw from it at every step; 0 keeps nothing.
     draws
         Draws from the memory per row, for iterative methods; 1 by default.
     half_life

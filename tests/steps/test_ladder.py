@@ -150,6 +150,20 @@ def test_the_scale_shrinks_after_arrival():
     np.testing.assert_allclose(opt.average, 100.0, atol=4.0 * error + transient)
 
 
+def test_the_run_has_not_arrived_while_the_point_goes_on():
+    """Along weak, rotated directions; catches arrivals because the mean moves slowly (39)."""
+    errors, sizes, samples = [], np.array([1.0, 0.03, 0.03]), 60_000
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        turn, _ = np.linalg.qr(rng.standard_normal((3, 3)))
+        rows, truth = rng.standard_normal((samples, 3)) @ (turn * sizes).T, turn.sum(axis=1) * 3.0
+        opt = mf.Ladder(np.zeros(3))
+        advance_linear(opt, Squared(), rows, rows @ truth + 0.01 * rng.standard_normal(samples))
+        errors.append(np.linalg.norm(opt.average - truth))
+    standard_error = 0.01 * np.sqrt((1.0 / sizes**2).sum() / samples)  # of least squares
+    assert np.mean(errors) / standard_error < 6.0
+
+
 def test_after_an_arrival_the_bound_counts_once():
     """From then on r̄ is a bound from below on the way that is left, without noise."""
     opt = mf.Ladder(np.zeros(3))

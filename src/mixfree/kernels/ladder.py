@@ -187,11 +187,35 @@ def search_some(sample, table, x, row, weight, share):
 
 
 @inline
+def add_movement(sums, way, ahead):
+    """Add a coordinate of mean − before and of x − mean to what :func:`movement` needs."""
+    most, square, rest = sums
+    return max(most, abs(way)), square + way * way, rest + (ahead - way) * (ahead - way)
+
+
+@inline
+def movement(sums):
+    """Compiled :func:`mixfree.steps.ladder_rule.movement`."""
+    most, square, rest = sums
+    return most if square <= rest else 0.0
+
+
+@out_of_line
+def compare(table, x, sample):
+    """The movement of the mean point over the epoch that ends, and the next epoch's beginning."""
+    mean, before, sums = table[MEAN], table[BEFORE], (0.0, 0.0, 0.0)
+    for k in range(0, x.size, sample):
+        sums = add_movement(sums, mean[k] - before[k], x[k] - mean[k])
+    copy(mean[: x.size], before)
+    return movement(sums)
+
+
+@inline
 def search(plan, table, numbers, x, row, factor, step):
     """Compiled :meth:`mixfree.steps.Ladder._search`."""
-    total, origin, mean, before = table[WEIGHTED_SUM], table[ORIGIN], table[MEAN], table[BEFORE]
+    total, origin, mean = table[WEIGHTED_SUM], table[ORIGIN], table[MEAN]
     weight, share = numbers[LAM] * factor, 4.0 / (step + 3.0)
-    along, size, moved = 0.0, 0.0, 0.0
+    along, size = 0.0, 0.0
     if plan.sample == 1:
         for k in range(x.size):
             ahead = origin[k] - x[k]
@@ -203,10 +227,7 @@ def search(plan, table, numbers, x, row, factor, step):
         along, size = search_some(plan.sample, table, x, row, weight, share)
     numbers[NUMERATOR] += weight * along
     numbers[SIZE] = size
-    if ends_epoch(step):
-        for k in range(0, x.size, plan.sample):
-            moved = max(moved, abs(mean[k] - before[k]))
-        copy(mean[: x.size], before)
+    moved = compare(table, x, plan.sample) if ends_epoch(step) else 0.0
     if plan.searches and update_scale(numbers, moved):
         copy(mean[: x.size], origin)
         clear(total)

@@ -25,8 +25,10 @@ from mixfree.kernels.ladder import (
     SHRINK,
     SIZE,
     TOTAL,
+    add_movement,
     climb,
     ends_epoch,
+    movement,
     update_scale,
 )
 from mixfree.kernels.linear import SoftmaxLoss, slope, softmax_slopes
@@ -217,15 +219,15 @@ def move_row(run, columns, outputs, width, intercept, step, sketched):
 @out_of_line
 def compare(run, whole, sample):
     """The movement of the mean point over the epoch that ends; ‖Σ λ g‖₁ without rounding."""
-    cells, earlier, moved, size = run.cells, run.earlier, 0.0, 0.0
+    cells, earlier, size, sums = run.cells, run.earlier, 0.0, (0.0, 0.0, 0.0)
     for k in range(cells.shape[0]):
         mean = cells[k, X] - cells[k, LAG] / whole
         if k % sample == 0:
-            moved = max(moved, abs(mean - earlier[k]))
+            sums = add_movement(sums, mean - earlier[k], cells[k, X] - mean)
         size += abs(cells[k, WEIGHTED_SUM])
         earlier[k] = mean
     run.rates[SIZE] = size
-    return moved
+    return movement(sums)
 
 
 @out_of_line

@@ -197,7 +197,7 @@ def _search(state: LadderState, g: jax.Array, x: Any, good: jax.Array) -> Ladder
         # Always true, which XLA does not know: it would gather the mean at every step, outside.
         now = jax.tree.map(lambda a: jnp.where(scale.rbar > 0.0, a, 0.0), mean)
         means = trees.sample(now, SAMPLE, kind)
-        arrived, scale = rule.update_scale(jnp, scale, 0.0, trees.largest(means - before))
+        arrived, scale = rule.update_scale(jnp, scale, 0.0, rule.movement(means, before, at))
         scale = Scale(*(value.astype(kind) for value in scale))
         return means, jnp.where(arrived, means, origin), jnp.where(arrived, 0.0, sums), scale
 

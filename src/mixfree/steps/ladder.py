@@ -162,7 +162,7 @@ class Ladder:
         state.weighted_sum[some], size, along = rule.pull(sums, origin, g[some], x[some], state.lam)
         state.mean += rule.newest_share(step) * (x - state.mean)
         if rule.ends_epoch(step):
-            moved = float(np.abs(state.mean - state.before)[some].max())
+            moved = float(rule.movement(state.mean[some], state.before[some], x[some]))
             state.before = state.mean.copy()
         state.numerator += float(along)
         if self.alpha is not None:

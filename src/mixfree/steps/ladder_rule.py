@@ -82,12 +82,11 @@ def update_scale(xp: Any, scale: Scale, size: Any, moved: Any) -> tuple[Any, Sca
     r̄ grows by at most a quarter per step: the first few gradients of any smooth function agree,
     whatever its distance, and at first all coordinates move by r̄ at once.
 
-    At the end of an epoch ``moved`` is the largest entry of mean − before, otherwise 0. If the mean
-    point has moved, but by less than r̄/5, the steps are longer than the way that is left: the run
-    restarts from the mean (the caller moves the origin there and clears the weighted sum) with r̄
-    at five times the movement, but not below a quarter. From then on r̄ is the bound without the
-    margin, since gradients that agree now are more often a regime of the stream than a distance.
-    ``size`` and the numerator are those of :func:`pull`.
+    At the end of an epoch ``moved`` is that of :func:`movement`, otherwise 0. Between 0
+    and r̄/5, the steps are longer than the way that is left: the run restarts from the mean (the
+    caller moves the origin there and clears the weighted sum) with r̄ at five times the movement,
+    but not below a quarter. From then on r̄ is the bound without the margin: gradients that agree
+    now are more often a regime of the stream than a distance. ``size`` is that of :func:`pull`.
     """
     bound = scale.margin * scale.numerator / (size + (size == 0.0))
     rbar = xp.minimum(xp.maximum(scale.rbar, xp.where(size > 0.0, bound, 0.0)), GROWTH * scale.rbar)
@@ -99,11 +98,14 @@ def update_scale(xp: Any, scale: Scale, size: Any, moved: Any) -> tuple[Any, Sca
     return arrived, Scale(rbar, xp.maximum(scale.lam, rbar), numerator, margin)
 
 
-def pull(sums: Any, origin: Any, g: Any, x: Any, weight: Any) -> tuple[Any, Any, Any]:
-    """Add λ g to its sum; return the sum, its norm ‖Σ λ g‖₁, and λ g·(o − x).
+def movement(mean: Any, before: Any, x: Any) -> Any:
+    """Largest entry of mean − before; 0 if x is nearer than the mean to where that leads next."""
+    way = mean - before  # slow along a weak direction, where x is ahead; at the goal x is around
+    return abs(way).max() * ((way**2).sum() <= ((x - mean - way) ** 2).sum())
 
-    What does not move in spite of gradients is left out of the norm.
-    """
+
+def pull(sums: Any, origin: Any, g: Any, x: Any, weight: Any) -> tuple[Any, Any, Any]:
+    """Add λ g to its sum; return the sum, its norm ‖Σ λ g‖₁ over what moves, and λ g·(o − x)."""
     free = (x != origin) | (sums == 0.0)
     sums = sums + weight * g
     return sums, (free * abs(sums)).sum(), (weight * g * (origin - x)).sum()

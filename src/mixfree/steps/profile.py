@@ -11,8 +11,7 @@ RISING = 1.25  # ratio between levels that counts as growth rather than noise
 # Blocks of 5.5 scales have half the excess of infinite ones when correlation is e^(−k/scale):
 # the root u = 2.75 of (2(u − 1 + e^−u) − (1 − e^−u)²)/(2u) = 1/2, and a block is two halves.
 BLOCK_AT_HALF = 5.5
-# The same for profiles of the blocks' sums: the root of (u − 1 + e^−u)/u = 1/2.
-SUM_AT_HALF = 1.59
+SUM_AT_HALF = 1.59  # the same for profiles of block sums: the root of (u − 1 + e^−u)/u = 1/2
 
 
 class CorrelationScale(NamedTuple):
@@ -69,13 +68,12 @@ class Profile(NamedTuple):
         # The mean of n squares of one normal variable has a relative error of √(2/n).
         limits = RISING * max(1.0, plateau) * (1.0 + 4.0 * np.sqrt(2.0 / self.blocks[few]))
         rises = ratios[-1] > RISING * ratios[:-1].max() or (self.ratios[few] > limits).any()
-        resolved = not rises
         if plateau <= RISING:
-            return CorrelationScale(1.0, resolved)
+            return CorrelationScale(1.0, not rises)
         half = 1.0 + 0.5 * (plateau - 1.0)
         above = int(np.argmax(ratios >= half))
         # Level 0: single gradients, whose ratio is 1.
         short, low = (1.0, 1.0) if above == 0 else (lengths[above - 1], float(ratios[above - 1]))
         share = (half - low) / (float(ratios[above]) - low)
         length = short * (lengths[above] / short) ** share
-        return CorrelationScale(max(1.0, float(length) / at_half), resolved)
+        return CorrelationScale(max(1.0, float(length) / at_half), not rises)

@@ -135,10 +135,11 @@ class Ladder(StreamOptimizer):
             rates = [float(group["lr"]) for group in self.param_groups for _ in group["params"]]
             pairs = zip(points, rates, strict=True)
             g = g * self._sample.of([x.new_full((), rate).expand_as(x) for x, rate in pairs])
-        size, along = self._pull(whole, g, self._sample.of(points))
+        x = self._sample.of(points)
+        size, along = self._pull(whole, g, x)
         if rule.ends_epoch(t):
             means = self._sample.of([self.state[p][mean] for p in self._parameters()])
-            moved = float((means - whole["before"]).abs().amax())
+            moved = float(rule.movement(means, whole["before"], x))
             whole["before"] = means.clone()
         scale = Scale(run["rbar"], run["lam"], run["numerator"] + along, run["margin"])
         arrived, scale = rule.update_scale(Numbers, scale, size, moved)

@@ -34,7 +34,7 @@ from mixfree.reproduce.engine.rows import gather, where
 from mixfree.reproduce.engine.statistics import bootstrap, ratio
 from mixfree.steps.profile import MIN_BLOCKS
 
-FULL = Settings(samples=200_000, seeds=200, first_seed=8200)
+FULL = Settings(samples=200_000, seeds=200, first_seed=8600)
 QUICK = Settings(samples=4_000, seeds=2)
 FAMILIES = ("two states", "ring", "cliques", "autoregressive")
 LOSSES = {"squared": Squared(), "logistic": Logistic(), "huber": Huber(1.0)}

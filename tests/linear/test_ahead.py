@@ -140,3 +140,14 @@ def test_rows_of_weight_zero_may_hold_anything(step):
     again = ExactLearner(Squared(), 2, looks_ahead=True)
     again.load_state_dict(learner.state_dict())
     assert np.isfinite(again.ahead.tests).all() and len(again.ahead.tests) > 0
+
+
+def test_intervals_of_skewed_errors_cover_other_rows_too():
+    """Fails for steps in proportion to the width alone: coverage is 5 points more or less."""
+    rng, covered = np.random.default_rng(0), []
+    for _ in range(40):
+        ahead = Ahead.begin(1, 1, True, PARTS)
+        ahead.keep(np.zeros(KEPT), rng.exponential(size=KEPT))
+        low, high = ahead.ends(Squared(), np.zeros(1), 0.9)
+        covered.append(np.exp(-np.maximum(low, 0.0)) - np.exp(-high))
+    assert abs(np.mean(covered) - 0.9) < 0.015 and np.std(covered) < 0.03

@@ -7,7 +7,8 @@ above the upper end :math:`q`, whose number is n,
 .. math:: q \leftarrow q + \gamma n (e - a) h ,
 
 and alike for the lower end, where h is half the width, or the median error of these rows if that is
-larger, so that the ends also follow errors that begin after a stretch without any. The sum of
+larger, so that the ends also follow errors that begin after a stretch without any; but where errors
+are dense around an end, no more than in proportion to their spread there. The sum of
 :math:`e - a` over all rows stays bounded, so that the interval covers its share of the rows in the
 long run, however they are correlated or drift (adaptive conformal inference: Gibbs and Candès 2021,
 Angelopoulos et al. 2023).
@@ -32,6 +33,8 @@ WINDOW = 128  # most rows of a window
 KEPT = 2048  # predictions that are kept, the last ones
 TOGETHER = 64  # rows after which an interval moves
 RATE = 0.03  # γ, in halves of the width per row
+NORMAL = 2.4  # half the width at level 0.9, over the spread around an end, of normal errors
+FINEST = 0.05  # least h, in halves of the width
 AT_LEAST = math.log(2.0)  # least −log of the probability at which two classes can be in a set
 
 
@@ -171,11 +174,13 @@ def _followed(scores: Array, level: float, least: Any = None, floor: float = -ma
     if place > first:
         return np.full(tails, np.inf)
     limit: Array = np.maximum(np.sort(scores[:, :first], axis=1)[:, place - 1], floor)
+    around = [max(1.0 - 2.0 * share, 0.0), 1.0 - 0.5 * share]
+    spread = NORMAL * np.diff(np.quantile(scores, around, axis=1), axis=0)[0]
     least = np.full(rows, -math.inf) if least is None else least
     for start in range(first, rows, TOGETHER):
         here = slice(start, start + TOGETHER)
         outside = scores[:, here] > np.maximum(limit[:, None], least[here])
         excess = np.sum(outside - share, axis=1)
         unit = max(float(limit.mean()), float(np.median(np.abs(scores[:, here]))))
-        limit = np.maximum(limit + RATE * excess * unit, floor)
+        limit = np.maximum(limit + RATE * excess * np.clip(spread, FINEST * unit, unit), floor)
     return limit

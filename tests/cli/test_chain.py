@@ -72,6 +72,7 @@ def test_a_first_word_that_never_comes_again_is_the_header(run):
         (["0.5,0.5", "0.5,0.6"], [], "row 2 of P sums to 1.1"),
         (["0.5,0.5"], [], "a transition matrix must be square; for a path"),
         (["0.5,x", "0.5,0.5"], [], "row 1, column 2: 'x' is not a number"),
+        (["sky", "sun", "rain"], [], "'sun' is not a number; for a path of states give --estimate"),
         (["1,2", "2,1"], ["--estimate", "--column", "sky"], "no column 'sky'; it has 1, 2"),
         (["0,1", "1,0"], [], "period 2 and visits these sets in turn: {1}, {2}"),
         (["1", "nan", "2"], ["--estimate"], "state 2 of the path is missing ('nan')"),

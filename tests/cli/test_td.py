@@ -71,7 +71,7 @@ def test_states_without_an_interval_say_why(capsys, method):
         (["NoSuch-v0"], "environment 'NoSuch-v0' cannot be made"),
         (["CartPole-v1"], "CartPole-v1 must have numbered states, but its observations are of Box"),
         (["FrozenLake-v1", "--policy", "best"], "policy must be uniform or a CSV file"),
-        (["FrozenLake-v1", "--method", "mag"], "mag takes its step size from"),
+        (["FrozenLake-v1", "--method", "mag"], "mag takes its step size from --radius"),
         (["FrozenLake-v1", "--lam", "1.5"], "--lam must be in [0, 1]"),
         (["FrozenLake-v1", "--policy", __file__], "test_td.py must contain numbers"),
         (["FrozenLake-v1", "--radius", "1", "--lam", "0.5"], "--lam needs --method lstd"),

@@ -125,7 +125,7 @@ def test_bad_transitions_change_nothing(options, transition, message, many):
         (lambda: learner(np.eye(2)).update_many([0], [1.0], [1], ["False"]), "True or False, not"),
         (lambda: TDLearner(np.eye(2), 0.9, radius=0.0), "radius must be positive"),
         (lambda: TDLearner(np.eye(2), 0.9, method="sgd-er"), "method must be one of"),
-        (lambda: TDLearner(np.eye(2), 0.9, method="mag"), "mag takes .*: give radius=….*'ladder'"),
+        (lambda: TDLearner(np.eye(2), 0.9, method="mag"), "mag takes .*: give it.*'ladder'"),
         (lambda: projected(), "takes one of horizon"),
         (lambda: projected(horizon=5, omega=0.1), "takes one of horizon .* not horizon, omega"),
         (lambda: projected(radius=None, horizon=5), "needs radius"),

@@ -171,7 +171,9 @@ def _read_matrix(source: str) -> list[list[float]]:
     for row, line in enumerate(lines, 1):
         for column, cell in enumerate(line, 1):
             if not _is_number(cell):
-                raise ValueError(f"{source}: row {row}, column {column}: {cell!r} is not a number")
+                where = f"{source}: row {row}, column {column}"
+                hint = "; for a path of states give --estimate" * (len(line) == 1)
+                raise ValueError(f"{where}: {cell!r} is not a number{hint}")
     if not lines or len(lines[0]) != len(lines):
         raise ValueError(
             f"{source}: a transition matrix must be square; for a path of states give --estimate"

@@ -102,8 +102,8 @@ def start_method(
     method = td_methods()[name]
     if unscaled and name in _OF_RADIUS:
         raise ValueError(
-            f"{name} takes its step size from radius, a bound on ‖θ*‖: give radius=…, or use "
-            "method='ladder', which needs none"
+            f"{name} takes its step size from `radius`, a bound on ‖θ*‖: give it, or use "
+            "`method='ladder'`, which needs none"
         )
     if name == "ladder":
         settings = _LADDER | settings

@@ -99,6 +99,7 @@ def test_a_page_of_a_few_rows(tmp_path):
     assert "The fit was stopped: the report covers the rows read so far." in found.texts
     assert set(found.sections) == set(SECTIONS)
     assert any("No row was predicted before it was learnt" in each for each in found.texts)
+    assert "Too few rows for a picture over time: its bins have 1,000." in found.texts
 
 
 def test_the_moment_of_a_change_is_named(tmp_path):

@@ -110,9 +110,11 @@ def figures(facts: Facts, course: Course, effects: Sequence[Line]) -> dict[str, 
     """Return the figures of a page by name."""
     encoder, found = facts.fit.encoder, facts.correlation
     unit = encoder.target if encoder.classes is None else "log-odds"
-    drawn = {"predicted": _draw_course(course), "weights": _draw_effects(effects, unit)}
-    if facts.fit.timeline.tested:
-        drawn["loss"] = _draw_error(course)
+    drawn = {"weights": _draw_effects(effects, unit)}
+    if len(course.columns["x"]) > 1:  # a line needs two bins
+        drawn["predicted"] = _draw_course(course)
+        if facts.fit.timeline.tested:
+            drawn["loss"] = _draw_error(course)
     if found is not None and found.ratios.size > 1:
         drawn["correlation"] = _draw_correlation(found)
     return drawn
@@ -194,8 +196,8 @@ def _draw_correlation(found: Correlation) -> Any:
     figure.line("length", "ratio", source=source, color=BLUE, width=2)
     figure.scatter("length", "ratio", source=source, color=BLUE, size=7)
     figure.hspan([1.0], color=GREY)
-    if found.exists:
-        figure.vspan([max(found.scale, 1)], **DASHED)
+    if found.scale > 1:
+        figure.vspan([found.scale], **DASHED)
     return figure
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import MAX_VALUE, MIN_VALUE, Array
 from mixfree.base.checks import check_values, check_whole
 from mixfree.base.state import State, shallow
-from mixfree.linear.exact.coded import Coded
+from mixfree.linear.exact.coded import Coded, has_codes
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.streamsums import StreamSums
 from mixfree.linear.exact.sums import Sums, sums_of
@@ -146,7 +146,7 @@ class Fit(State):
         Rows with codes are taken as they come: chunks may change the rounding of their sums.
         """
         start, count = 0, x.shape[0]
-        if isinstance(x, Coded):
+        if has_codes(x):
             if self._filled:
                 waiting, self._blocks = self._waiting, Chunk.nothing(self.columns)
                 self._take(*waiting)
@@ -166,8 +166,9 @@ class Fit(State):
             self._take(*self._part(x, y, w, start, end))
             start = end
         tail = slice(start, None)
-        check_values(rows=_dense(x[tail]), targets=y[tail])
         self._keep(x[tail], y[tail], None if w is None else w[tail])
+        kept = self._room.part(self._filled - (count - start), self._filled)
+        check_values(rows=kept.rows, targets=kept.targets)
 
     def _keep(self, x: Any, y: Array, w: Array | None) -> None:
         """Store rows after the pending rows, where the predecessor does not look."""
@@ -225,7 +226,7 @@ class Fit(State):
 
     def _forget(self) -> None:
         """Forget answers that are cached."""
-        for name in ("solution", "inference"):
+        for name in ("total", "solution", "inference"):
             vars(self).pop(name, None)
 
 

@@ -14,6 +14,11 @@ from mixfree.linear.exact.sums import MAX_OFFSET, Sums, not_negative, origin_of
 SLAB_ROWS = 1 << 12  # that are multiplied at once: they stay in a cache
 
 
+def has_codes(rows: Any) -> bool:
+    """Whether rows are :class:`Coded` with indicators, and not columns alone."""
+    return isinstance(rows, Coded) and len(rows.codes) > 0
+
+
 class Coded:
     r"""The rows of a matrix, most of whose columns are indicators.
 
@@ -69,9 +74,13 @@ class Coded:
         found = np.zeros((len(self), self.columns + 1), order="C" if self.codes else "F")
         for codes, places in zip(self.codes, self.places, strict=True):
             found[np.arange(len(codes)), places[codes]] = 1.0
-        for place, values in zip(self.at, self.numbers, strict=True):
-            found[:, place] = values
+        self.write(found)
         return found[:, :-1]
+
+    def write(self, out: Array) -> None:
+        """Write the other columns to a matrix."""
+        for place, values in zip(self.at, self.numbers, strict=True):
+            out[:, place] = values
 
     toarray = __array__
 

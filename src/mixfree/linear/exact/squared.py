@@ -40,7 +40,7 @@ class SquaredFit(Fit):
         self._sums = self._no_sums(columns)
         self._windows = Windows(columns, memory=self._memory // WINDOWS_SHARE)
 
-    @property
+    @cached_property
     def total(self) -> Sums:
         """The sums of all rows."""
         total = self._sums.total

@@ -6,7 +6,7 @@ from typing import Any, Self
 from mixfree.base.arithmetic import Array
 from mixfree.base.equal_batches import EqualBatches
 from mixfree.base.state import State
-from mixfree.linear.exact.coded import Coded
+from mixfree.linear.exact.coded import has_codes
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums, stacked, sums_of
 
@@ -63,17 +63,14 @@ class StreamSums(State):
         done = 0
         while done < len(rows):
             length = self.batches.length - self.current.rows
-            alone = self.current.rows or isinstance(rows, Coded)
+            alone = self.current.rows or has_codes(rows)
             count = 1 if alone else max((len(rows) - done) // length, 1)
             piece = slice(done, done + count * length)
             x, y, w = rows[piece], targets[piece], None if weights is None else weights[piece]
-            if count > 1:
-                x, y = (each.reshape(count, length, each.shape[1]) for each in (x, y))
-                w = None if w is None else w.reshape(count, length)
-            if isinstance(x, Coded):
+            if has_codes(x):
                 found = x.sums(y, self.last)
             else:
-                found = sums_of(x, y, w, before=self.last)
+                found = sums_of(x, y, w, before=self.last, blocks=count)
             if count > 1:
                 self._before = self._before.joined(found.combined())
                 self.batches = self.batches.added(*found)

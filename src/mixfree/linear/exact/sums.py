@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -110,27 +110,35 @@ def stacked(parts: Sequence[Sums]) -> Sums:
 
 
 def sums_of(
-    rows: Array, targets: Array, weights: Array | None = None, *, before: Sums | None = None
+    rows: Any,
+    targets: Array,
+    weights: Array | None = None,
+    *,
+    before: Sums | None = None,
+    blocks: int = 1,
 ) -> Sums:
-    """Sum rows of any offset, with positive weights, or several blocks along a leading axis.
+    """Sum rows of any offset, with positive weights, or each of several equally long blocks.
 
     Products are about 0 if that was accurate for the rows ``before``, and otherwise about the first
     row, but about the mean before where the first row is an outlier, as indicators are. If that
     turns out to be far from the mean, products about it follow.
     """
+    given = rows, targets, weights, blocks
     if before is not None and before.near:
         if weights is not None:  # else the sums show values that are too large
-            check_values(rows=rows, targets=targets)
-        sums, accurate = _sums_about(None, rows, targets, weights)
+            check_values(rows=np.asarray(rows), targets=targets)
+        sums, accurate = _sums_about(None, *given)
         if accurate:
             return sums
-    check_values(rows=rows, targets=targets)
-    origin = np.concatenate([rows[..., 0, :], targets[..., 0, :]], axis=-1)
+    check_values(rows=np.asarray(rows), targets=targets)
+    each = slice(None, None, max(len(targets) // blocks, 1))
+    origin = np.hstack([np.asarray(rows[each]), targets[each]])[:blocks]
+    origin = origin if blocks > 1 else origin[0]
     if before is not None:
         origin = origin_of(origin, before.mean, before.weight, before.diagonal)
-    sums, accurate = _sums_about(origin, rows, targets, weights)
+    sums, accurate = _sums_about(origin, *given)
     if not accurate:
-        sums, _ = _sums_about(sums.mean, rows, targets, weights)
+        sums, _ = _sums_about(sums.mean, *given)
     return sums
 
 
@@ -142,24 +150,29 @@ def origin_of(first: Array, mean: Array, weight: Array, diagonal: Array) -> Arra
 
 @np.errstate(over="ignore", invalid="ignore")  # values that are too large are refused later
 def _sums_about(
-    origin: Array | None, x: Array, y: Array, weights: Array | None
+    origin: Array | None, x: Any, y: Array, weights: Array | None, blocks: int
 ) -> tuple[Sums, bool]:
     """Sum deviations from ``origin``; return also whether these sums are accurate."""
-    n, columns = x.shape[-2:]
+    (n, columns), width = x.shape, x.shape[1] + y.shape[1] + 1
+    # NumPy multiplies a matrix with itself in half the time, symmetric to the last bit, and with
+    # the same bits whether its rows or its columns are contiguous.
+    by_row = isinstance(x, np.ndarray) and x.flags.c_contiguous
+    z = np.empty((n, width), order="C" if by_row else "F")  # x, y and 1
+    if isinstance(x, np.ndarray):
+        z[:, :columns] = x
+    else:
+        x.write(z)
+    z[:, columns:-1], z[:, -1] = y, 1.0
+    z = z.reshape(blocks, n // blocks, width) if blocks > 1 else z
     if origin is not None:
-        x, y = x - origin[..., None, :columns], y - origin[..., None, columns:]
-    others = np.ones((*y.shape[:-1], y.shape[-1] + 1))
-    others[..., :-1] = y
-    weight = np.full(x.shape[:-2], float(n))
+        z[..., :-1] -= origin[..., None, :]
+    weight = np.full(z.shape[:-2], float(n // blocks))
     if weights is not None:
-        weight, root = np.asarray(weights.sum(-1)), np.sqrt(weights)[..., None]
-        x, others = x * root, others * root
-    # NumPy multiplies a matrix with itself in half the time, symmetric to the last bit.
-    scatter, cross, ends = (
-        a.swapaxes(-1, -2) @ b for a, b in ((x, x), (x, others), (others, others))
-    )
-    total = np.concatenate([cross[..., -1], ends[..., -1, :-1]], axis=-1)
-    diagonal = np.concatenate([_diagonal(scatter), _diagonal(ends)[..., :-1]], axis=-1)
+        w = weights.reshape(z.shape[:-1])
+        weight = np.asarray(w.sum(-1))
+        z *= np.sqrt(w)[..., None]
+    gram = z.swapaxes(-1, -2) @ z
+    total, diagonal = gram[..., -1, :-1], _diagonal(gram)[..., :-1]
     mean = total / weight[..., None]
     far = total * mean
     # All rows of a small block may be equal, so blocks are examined together.
@@ -167,11 +180,11 @@ def _sums_about(
     accurate = bool((whole * (1.0 + 1.0 / MAX_OFFSET) <= square).all())
     accurate = accurate and bool(square.max(initial=0.0) <= MAX_VALUE**2)  # NaN is neither
     rest = total[..., :columns, None] * mean[..., None, :]
-    scatter = not_negative(scatter - rest[..., :columns])
-    cross = cross[..., :-1] - rest[..., columns:]
+    scatter = not_negative(gram[..., :columns, :columns] - rest[..., :columns])
+    cross = gram[..., :columns, columns:-1] - rest[..., columns:]
     squares = np.maximum((diagonal - far)[..., columns:], 0.0)
     mean = mean if origin is None else origin + mean
-    return Sums(n, weight, mean, scatter, cross, squares), accurate
+    return Sums(n // blocks, weight, mean, scatter, cross, squares), accurate
 
 
 def not_negative(scatter: Array) -> Array:

@@ -20,7 +20,7 @@ from mixfree.streams.columns.kinds import decided
 from mixfree.streams.columns.target import located, shown_text, targets_in
 from mixfree.streams.columns.time import Time
 from mixfree.streams.read.source import Piece
-from mixfree.streams.read.values import decoded, is_mark, is_text
+from mixfree.streams.read.values import decoded, doubles, is_mark, is_text
 
 POLICIES = ("auto", "skip", "error")
 MAX_NOT_PARSED = 0.01  # largest share of texts in a column of numbers or dates
@@ -100,15 +100,18 @@ class Encoder:
         """The first column of dates."""
         return next((each for each in self.columns if isinstance(each, Time)), None)
 
-    def encode(self, piece: Piece) -> Encoded:
-        """Return the rows that can be used; some raw features may be new, or others than before."""
+    def encode(self, piece: Piece, unchecked: bool = False) -> Encoded:
+        """Return the rows that can be used; some raw features may be new, or others than before.
+
+        If ``unchecked``, values may be NaN or infinite, which sums of them show at less cost.
+        """
         targets, known = targets_in(piece, self._target, self.classes)
         places = np.arange(piece.start, piece.start + len(targets), dtype=np.uint64)
         gap, known = None if known.all() else ~known, np.ones(len(targets), bool)
         known = self._without_gaps(piece, self._target, gap, known)
-        if gap is None and (numbers := self._numbers(piece.batch)) is not None:
-            none = np.zeros(0, "M8[us]")
-            return Encoded([*numbers.T], numbers, targets, piece.weights, none, places)
+        if unchecked and gap is None and (numbers := self._numbers(piece.batch)) is not None:
+            whole = Coded(numbers, np.arange(len(numbers)), [], [], len(numbers))
+            return Encoded(numbers, whole, targets, piece.weights, np.zeros(0, "M8[us]"), places)
         before, over = self._layout(), sum(column.over for column in self.columns)
         entries, gaps, known = self._entries(piece, known)
         if sum(column.over for column in self.columns) > over:
@@ -128,16 +131,15 @@ class Encoder:
         rows = self._raw(entries, gaps, len(targets), grow=True)
         return Encoded(entries, rows, targets, weights, times, places)
 
-    def _numbers(self, batch: Any) -> Array | None:
-        """Return all raw features by one copy, if they are columns of doubles without a gap."""
+    def _numbers(self, batch: Any) -> list[Array] | None:
+        """Return all raw features without a copy, if they are columns of doubles without nulls."""
         places = [column.place("value") for column in self.columns if type(column) is Number]
         if not self.growing or places != [*range(max(self.width, len(self.columns)))]:
             return None
-        columns, double = batch.select(self.needs[:-1]), require("pyarrow").float64()
-        if any(each.type != double or each.null_count for each in columns.columns):
+        columns, double = batch.select(self.needs[:-1]).columns, require("pyarrow").float64()
+        if any(each.type != double or each.null_count for each in columns):
             return None
-        found = np.asarray(columns.to_tensor(row_major=False))
-        return found if np.isfinite(found.sum()) else None
+        return [*map(doubles, columns)]
 
     def see(self, piece: Piece) -> None:
         """Sum rows that no learner sums, such as those of a first look."""

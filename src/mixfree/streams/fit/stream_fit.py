@@ -179,20 +179,25 @@ class StreamFit:
             self.learn(piece.slice(0, step))
             self.learn(piece.slice(step))
             return
-        found = self.encoder.encode(piece)
+        whole, found = piece, self.encoder.encode(piece, unchecked=True)
         self._follow_encoder()
-        begin, count = 0, len(found.targets)
-        coded = self._takes_codes(found.rows, found.weights)
-        while begin < count:
+        begin = 0
+        while begin < len(found.targets):
             # Split where the predicting weights change, so that batch sizes do not matter.
             self._renew()
-            end = min(begin + self.timeline.until - self.timeline.rows, count)
-            end = end if coded else min(end, begin + step)
-            self._learn(piece, found, begin, end)
-            begin = end
-        if count and not self.varied:
-            self.varied = bool((found.targets != self.reservoir.targets[0]).any())
-        self.read_record.add(piece)
+            end = min(begin + self.timeline.until - self.timeline.rows, len(found.targets))
+            end = end if self._takes_codes(found.rows, found.weights) else min(end, begin + step)
+            try:
+                self._learn(piece.file, found, begin, end)
+                begin = end
+            except ValueError:
+                if np.isfinite(np.asarray(found.rows)).all():
+                    self.encoder.check_sizes(piece, MAX_VALUE)
+                    raise
+                piece, begin = piece.slice(begin), 0
+                found = self.encoder.encode(piece)
+                self._follow_encoder()
+        self.read_record.add(whole)
 
     def _follow_encoder(self) -> None:
         """Replace and add raw features as the encoder has done."""
@@ -410,19 +415,18 @@ class StreamFit:
         if not isinstance(rows, Coded) or weights is not None:
             return False
         many = rows.shape[1] - len(rows.at) >= MIN_INDICATORS and len(rows) >= rows.shape[1]
-        return many and isinstance(self.row_loss, Squared)
+        return (many or not rows.codes) and isinstance(self.row_loss, Squared)
 
-    def _learn(self, piece: Piece, found: Encoded, begin: int, end: int) -> None:
-        self.encoder.learn(found, begin, end)
+    def _learn(self, file: str, found: Encoded, begin: int, end: int) -> None:
         rows, targets = found.rows[begin:end], found.targets[begin:end]
         weights = None if found.weights is None else found.weights[begin:end]
         rows = rows if self._takes_codes(rows, weights) else np.asarray(rows)
-        if self.encoder.growing and (weights is not None or self.encoder.sums.any()):
-            self.encoder.sums = self._raw_sums() + np.asarray(rows).sum(axis=0)
-        try:
-            self.learner.advance(rows, targets, weights)
-        except ValueError:
-            self.encoder.check_sizes(piece, MAX_VALUE)
-            raise
+        sums = self.encoder.sums
+        if self.encoder.growing and (weights is not None or sums.any()):
+            sums = self._raw_sums() + np.asarray(rows).sum(axis=0)
+        self.learner.advance(rows, targets, weights)
+        self.encoder.sums = sums
+        self.encoder.learn(found, begin, end)
         self.timeline.add(self.row_loss, rows, targets, found.times[begin:end])
-        self.reservoir.add(rows, targets, piece.file, found.places[begin:end])
+        self.reservoir.add(rows, targets, file, found.places[begin:end])
+        self.varied = self.varied or bool((targets != self.reservoir.targets[0]).any())

@@ -101,8 +101,12 @@ def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
                 raise ValueError(
                     f"{path} is being written by another process: wait for it, or give another name"
                 )
-            if os.fstat(file.fileno()).st_nlink == 0:
-                continue  # the previous holder has removed it between the two lines above
+            # The previous holder may have removed the file between the two lines above.
+            try:
+                if not os.path.samestat(os.fstat(file.fileno()), beside.stat()):
+                    continue
+            except FileNotFoundError:
+                continue
             try:
                 yield
             finally:

@@ -33,7 +33,7 @@ def runs_sparse(opt: Optimizer, loss: Loss, l2: float = 0.0) -> bool:
     return alone and free and opt.has_kernel and has_kernel(loss)
 
 
-FEW = 8  # a coordinate by itself takes that many times as long to copy as one of many
+SINGLE_COST = 8  # a coordinate by itself takes that many times as long to copy as one of many
 _NUMBERS = ("counts", "mass", "rates", "sketch", "memory")  # fields that every row changes
 _VECTORS = ("before", "kept", "earlier")  # fields that few rows change
 _ROWS = ("data", "indices", "indptr")  # fields that rows replace but do not change
@@ -170,7 +170,7 @@ class SparseLinear(State):
         places: Any = np.add.outer(self._width * np.arange(outputs), np.flatnonzero(seen)).ravel()
         steps = int(self.counts[STEPS])
         ends = (steps + samples).bit_length() > steps.bit_length()  # an epoch, or a tail
-        if FEW * places.size >= len(self.cells) or ends or self.kept.size:
+        if SINGLE_COST * places.size >= len(self.cells) or ends or self.kept.size:
             return slice(None), _NUMBERS + _ROWS + _VECTORS
         return places, _NUMBERS + _ROWS
 

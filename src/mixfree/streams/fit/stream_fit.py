@@ -12,7 +12,7 @@ import numpy as np
 import mixfree
 from mixfree.base.arithmetic import MAX_VALUE, Array
 from mixfree.base.checks import check_whole, shown
-from mixfree.base.state import State, check_room, loading
+from mixfree.base.state import State, loading
 from mixfree.base.terminal import interrupts_wait
 from mixfree.linear.exact.coded import Coded
 from mixfree.linear.exact_learner import ExactLearner, knows_intervals
@@ -291,7 +291,6 @@ class StreamFit:
         """Rebuild the fit that gave ``state``; raise ValueError if the state is invalid."""
         with loading("model"):
             plan, encoder = FitPlan(**state["plan"]), Encoder.from_state(state["encoder"])
-            check_room(state["encoder"], encoder.width, "model")
             fit = cls(plan, encoder)
             if (plan.target, plan.loss == "logistic") != (encoder.target, bool(encoder.classes)):
                 raise ValueError("state of the model is invalid: its parts have different targets")

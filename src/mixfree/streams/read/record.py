@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mixfree.base.checks import MOST_COUNTED
 from mixfree.base.extras import require
 from mixfree.base.state import State, loading
 from mixfree.streams.read.source import Piece
@@ -110,8 +109,6 @@ class ReadRecord:
         record = cls()
         with loading(what := "record of the rows read"):
             record.files = [FileRead("").restored(file, what) for file in state["files"]]
-            if record.rows >= MOST_COUNTED:
-                raise ValueError(f"state of the {what} does not fit: {record.rows} rows")
         return record
 
 

@@ -28,12 +28,14 @@ RECOGNISED = {
     "American, short": written("%m/%d/%y %H:%M"),
     "British": written("%d/%m/%Y %H:%M"),
     "German": pa.array([f"{t.day}.{t.month}.{t.year} {t.hour}:00" for t in HOURS.tolist()]),
+    "Oracle": written("%d-%b-%y %H:%M"),
+    "with names": written("%B %d, %Y %I:%M %p"),
     "stored": pa.array(HOURS),
     "stored with a zone": pa.array(HOURS, pa.timestamp("us", "UTC")),
 }
 GIVEN = {
-    "%d-%b-%Y %H:%M": written("%d-%b-%Y %H:%M"),
-    "%B %d, %Y %I:%M %p": written("%B %d, %Y %I:%M %p"),
+    "%H:%M, %d-%b-%Y": written("%H:%M, %d-%b-%Y"),
+    "%A, %B %d, %Y %I:%M %p": written("%A, %B %d, %Y %I:%M %p"),
     "%d/%b/%Y:%H:%M:%S %z": written("%d/%b/%Y:%H:%M:%S -0700"),
     "%a, %d %b %Y %H:%M:%S %Z": written("%a, %d %b %Y %H:%M:%S GMT"),
     "%Y%m%d%H%M": pa.array([int(f"{t:%Y%m%d%H%M}") for t in HOURS.tolist()]),

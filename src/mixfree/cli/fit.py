@@ -40,7 +40,7 @@ def fit(
             metavar="COLUMN[=FORMAT]",
             help="Column of dates with its format: %d/%m/%Y, seconds (milliseconds, …) since 1970; "
             "repeat for more columns. Default: stored types, ISO 8601, 2019/12/31, 31.12.2019, "
-            "31/12/2019 and 12/31/2019.",
+            "31/12/2019, 12/31/2019, 31-Dec-19 and Dec 31, 2019.",
         ),
     ] = None,
     time: Annotated[

@@ -22,6 +22,7 @@ _TIME = (  # an optional time of day and zone
 FORMATS = (
     *("%Y-%m-%d", "%Y-%m", "%Y/%m/%d", "%d.%m.%Y"),
     *("%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y"),
+    *("%d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%b %d %Y"),
 )
 _DIRECTIVES = {
     "%Y": r"(?P<y>\d{4})",

@@ -18,7 +18,7 @@ from mixfree.streams.read.values import doubles, is_mark, is_text, numbers_in
 MAX_RAW = 2000  # most raw features of all columns of texts together
 MIN_TEXTS = 16  # of a column of texts, however many there are
 MIN_SHARE = 0.99  # share of values that decides on the kind; the others count as missing
-_BEGINNING = r"^\s*(?:[-+.$€£¥\d]|(?i:inf))"  # of numbers and recognised dates
+_BEGINNING = r"^\s*(?:[-+.$€£¥\d]|(?i:inf)|[A-Za-z]{3,9} \d)"  # of numbers and recognised dates
 _PARTS = {  # of a date in columns: their names and ranges
     "years?|yr": (1001, 2999),
     "months?|mnth|mon": (1, 12),

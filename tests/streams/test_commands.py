@@ -411,13 +411,6 @@ def test_errors_of_rounding_are_not_told_to_be_correlated(tmp_path, capsys):
         assert "computed from" not in said_of(capsys, tmp_path, table)[1]
 
 
-def test_too_few_rows_are_said_to_be(tmp_path, capsys):
-    """Catches rows that are correlated with the next, or exact up to rounding."""
-    (tmp_path / "d.csv").write_text("x,z,y\n1,2,3\n2,5,5\n4,1,9\n")
-    assert run("fit", tmp_path / "d.csv", "--target", "y", "--model", tmp_path / "m", "-q") == 0
-    assert "too few rows to tell" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(("codes", "said"), [(60, True), (1, False)])
 def test_a_code_for_gaps_is_named_but_not_a_single_large_value(tmp_path, capsys, codes, said):
     """Catches the elephant among 83 mammals, and -2e-16 for the R² of a constant."""

@@ -233,6 +233,7 @@ def test_worse_than_a_constant_is_said(tmp_path, capsys):
     assert "warning" not in out
     assert "no intervals: 3 rows make 3 batches, and 8 are needed" in out
     assert "2 features can fit 3 rows whatever their targets" in out
+    assert "too few rows to tell how correlated they are" in out
 
 
 @pytest.mark.parametrize("target", ["count", "kind"])

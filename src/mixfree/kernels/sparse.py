@@ -188,32 +188,33 @@ def add_row(run, values, columns, factors, share, width, intercept, some):
 
 
 @inline
-def move_entry(run, place, step, sketched):
-    """Move one coordinate, with the lazy sums of the output and of the mean, and sketch it."""
-    cells, rates = run.cells, run.rates
-    weighted = rates[LAM] * cells[place, GRADIENT]
-    cells[place, GRADIENT] = 0.0
-    square = cells[place, SQUARES] + weighted * weighted
-    cells[place, SQUARES] = square
-    u = weighted / math.sqrt(square if square > 0.0 else 1.0)
-    delta = -step.size * u
-    cells[place, X] += delta
-    cells[place, Q] += step.mass * delta
-    cells[place, LAG] += step.whole * delta
-    if divides(sketched, place):
-        run.sketch[CARRY, place // step.stride] += step.weight * u
-        rates[TOTAL] += step.weight * u * (step.weight * u)
+def move_row(run, columns, base, extra, room, step, sketched):
+    """Move the coordinates of one row, with the lazy sums of the output and of the mean.
 
-
-@inline
-def move_row(run, columns, outputs, width, intercept, step, sketched):
-    """Move the coordinates of one row of the step."""
-    for o in range(outputs):
-        base = o * (width + intercept)
-        for p in range(columns.size):
-            move_entry(run, unsigned(base + columns[p]), step, sketched)
-        if intercept:
-            move_entry(run, unsigned(base + width), step, sketched)
+    In three loops, since roots and quotients of numbers that lie together take half the time.
+    """
+    cells, rates, (places, u, squares) = run.cells, run.rates, room
+    lam, size = rates[LAM], columns.size
+    for p in range(size):
+        places[p] = base + columns[p]
+    if extra > 0:
+        places[size] = base + extra
+        size += 1
+    for p in range(size):
+        place = unsigned(places[p])
+        u[p] = lam * cells[place, GRADIENT]
+        squares[p] = cells[place, SQUARES] + u[p] * u[p]
+        cells[place, GRADIENT], cells[place, SQUARES] = 0.0, squares[p]
+    for p in range(size):
+        u[p] /= math.sqrt(squares[p] if squares[p] > 0.0 else 1.0)
+    for p in range(size):
+        place, delta = unsigned(places[p]), -step.size * u[p]
+        cells[place, X] += delta
+        cells[place, Q] += step.mass * delta
+        cells[place, LAG] += step.whole * delta
+        if divides(sketched, place):
+            run.sketch[CARRY, place // step.stride] += step.weight * u[p]
+            rates[TOTAL] += step.weight * u[p] * (step.weight * u[p])
 
 
 @out_of_line
@@ -263,7 +264,7 @@ def begin_step(rule, output, run):
 
 
 @kernel
-def sparse(plan, run, loss, factors, width, intercept, samples, kept, order):
+def sparse(plan, run, loss, factors, width, intercept, samples, kept, order, room):
     """Take samples in ``order``; return how many were taken before one was refused.
 
     ``samples`` and ``kept`` are a CSR matrix, targets and weights; empty weights are all 1. A
@@ -293,7 +294,9 @@ def sparse(plan, run, loss, factors, width, intercept, samples, kept, order):
             for j in range(i + 1 - together, i + 1):
                 r = order[j]
                 columns = row_of(samples, r)[1] if r >= 0 else row_of(kept, ~r)[1]
-                move_row(run, columns, factors.size, width, intercept, step, sketched)
+                for o in range(factors.size):
+                    base = o * (width + intercept)
+                    move_row(run, columns, base, intercept * width, room, step, sketched)
             if run.counts[STEPS] % rule.block == 0:
                 climb(run.rates, run.sketch, run.counts[STEPS] // rule.block)
     return order.size

@@ -181,10 +181,12 @@ class SparseLinear(State):
         aims, factors = _own(targets), _own([] if weights is None else weights)
         samples = (*_arrays(rows), aims, factors)
         kept = (*_arrays(old), *self.memory.columns) if self.memory.columns else samples
+        longest = 1 + max(int(np.diff(each[2]).max(initial=0)) for each in (samples, kept))
+        room = np.zeros(longest, np.int64), *np.zeros((2, longest))
         run, taken = SparseRun(*(getattr(self, name) for name in SparseRun._fields)), 0
         for start in range(0, told.size, piece := CHUNK * (1 + draws)):
             order = told[start : start + piece]
-            taken += sparse(self._plan, run, *settings, samples, kept, order)
+            taken += sparse(self._plan, run, *settings, samples, kept, order, room)
             if taken < start + order.size:
                 break
         used, factors = -(-taken // (1 + draws)), np.ones(aims.size) if weights is None else factors

@@ -81,10 +81,12 @@ class SquaredFit(Fit):
         """Return one row, in the units of the rows; an intercept is last."""
         return self.solution.weights
 
-    rough_weights = weights  # solved for as quickly
+    def rough_weights(self) -> Array:
+        """Return weights that predict alike."""
+        return self._fitted(self.total, rough=True).weights
 
-    def _fitted(self, sums: Sums) -> Solution:
-        return solve(sums, l2=self.l2, intercept=self.intercept)
+    def _fitted(self, sums: Sums, rough: bool = False) -> Solution:
+        return solve(sums, l2=self.l2, intercept=self.intercept, rough=rough)
 
     def mean_squares(self, weights: Array) -> tuple[float, float] | None:
         """Return the mean squared errors of any weights and of the targets' mean, over all rows.

@@ -123,7 +123,7 @@ class Time(Column):
         days, of_day = _divided(entries)
         minutes, hours = of_day // MINUTE, of_day // HOUR
         if (minutes * MINUTE == of_day).all():
-            numbers = {key: values[minutes] for key, values in BY_MINUTE.items()}
+            numbers = {key: values.take(minutes) for key, values in BY_MINUTE.items()}
         else:
             numbers = _sines("hour", of_day / DAY)
         if self.is_clock:
@@ -131,10 +131,12 @@ class Time(Column):
         different, which = _different(days)
         numbers["days"] = (entries.astype(np.int64) - ORIGIN) / DAY
         season = _sines("season", _of_year(different))
-        numbers |= {key: values[which] for key, values in season.items()}
+        numbers |= {key: values.take(which) for key, values in season.items()}
         weekdays = (different - MONDAY) % 7
-        cells = [(CELLS, 2 * hours + (weekdays >= SATURDAY)[which])] if self.has_calendar else []
-        return Raw(numbers, [(WEEKDAYS, weekdays[which]), *cells])
+        cells = (
+            [(CELLS, 2 * hours + (weekdays >= SATURDAY).take(which))] if self.has_calendar else []
+        )
+        return Raw(numbers, [(WEEKDAYS, weekdays.take(which)), *cells])
 
     @property
     def has_calendar(self) -> bool:

@@ -32,7 +32,8 @@ from mixfree.streams.read.source import Piece, Source
 KIND = "stream fit"
 CELLS = 1 << 21  # most values of a matrix of features, to bound the memory
 REDECIDED = 4  # growth of a stream after which test-then-train decides on calendars again
-MIN_INDICATORS = 16  # with fewer, multiplying them as numbers is faster
+# With fewer indicators, and rows before, multiplying indicators as numbers is faster.
+MIN_INDICATORS, MIN_CODED = 16, 1 << 14
 MIN_ROWS_PER_FEATURE = 2  # below which rows are too few to tell that features depend
 MIN_PREDICTED = 64  # rows that a fit with forgetting predicts at a time, but more for many features
 
@@ -413,8 +414,9 @@ class StreamFit:
         """Whether the learner sums indicators by their codes, and these and the rows are many."""
         if not isinstance(rows, Coded) or weights is not None:
             return False
-        many = rows.shape[1] - len(rows.at) >= MIN_INDICATORS and len(rows) >= rows.shape[1]
-        return (many or not rows.codes) and isinstance(self.row_loss, Squared)
+        many = len(rows) >= rows.shape[1] >= MIN_INDICATORS + len(rows.at)
+        many = not rows.codes or (many and self.used >= MIN_CODED)
+        return many and isinstance(self.row_loss, Squared)
 
     def _learn(self, file: str, found: Encoded, begin: int, end: int) -> None:
         rows, targets = found.rows[begin:end], found.targets[begin:end]

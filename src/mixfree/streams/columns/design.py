@@ -69,19 +69,18 @@ def design_of(
     """
     names, means, ranges = list[str](), list[float](), list[tuple[int, int]]()
     left_out, notes, entries = dict[str, str](), list[str](), list[tuple[int, int, float]]()
+    # Rounded, since a learner may know a sum of indicators as a mean.
+    totals, counted = sums.tolist(), np.rint(sums).tolist()
     for column in columns:
         begin, placed = len(names), {key: at for key, at in column.places.items() if at >= 0}
-        # Rounded, since a learner may know a sum of indicators as a mean.
-        counts = Counter({key: int(np.rint(sums[at])) for key, at in placed.items()})
+        counts = Counter({key: int(counted[at]) for key, at in placed.items()})
         use = column.use(counts, rows, calendar)
         filled = [key for key in use.filled if key in placed]
         known = rows - sum(counts[key] for key in filled)
         for feature in use.features:
             parts, mean = dict(feature.of), 0.0
             if GAP not in parts and known > 0:
-                mean = float(
-                    sum(factor * sums[placed[key]] for key, factor in parts.items()) / known
-                )
+                mean = sum(factor * totals[placed[key]] for key, factor in parts.items()) / known
                 parts |= dict.fromkeys(filled, mean)
             entries += [(placed[key], len(names), factor) for key, factor in parts.items()]
             names.append(feature.name)

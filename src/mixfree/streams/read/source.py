@@ -54,8 +54,10 @@ class Source:
 
         What can be read only once goes on, with some of the columns.
         """
-        begun, self._names = bool(self._names), list(dict.fromkeys(names))
-        if not (begun and self._once):
+        before, self._names = self._names, list(dict.fromkeys(names))
+        looked_at = bool(self._ahead) and before == self._names  # and nothing but CSV has numbers
+        again = looked_at and all(file.format != "csv" for file in self.files)
+        if not (again or (before and self._once)):
             self._ahead = []
             self._pieces = self._read(frozenset(numbers), threads)
 

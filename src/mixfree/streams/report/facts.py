@@ -301,8 +301,8 @@ class Facts:
                 others = values[values != edge]
                 share = 1.0 - len(others) / len(values)
                 often = share >= max(OFTEN, MIN_ALIKE / len(values))
-                different = len({*others}) >= DIFFERENT
-                if often and different and np.abs(others - edge).min() > np.ptp(others):
+                different = often and len({*others}) >= DIFFERENT
+                if different and np.abs(others - edge).min() > np.ptp(others):
                     yield (
                         f"{column.name!r} is {edge:g} in about {100 * share:.2g} % of the rows, "
                         "far from all other values: if that means a gap, leave such cells empty"

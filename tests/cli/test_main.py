@@ -91,7 +91,7 @@ def test_a_terminal_without_all_letters():
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(
-        [sys.executable, "-m", "mixfree.cli", "methods"], env=environment, capture_output=True
+        [sys.executable, "-m", "mixfree", "methods"], env=environment, capture_output=True
     )
     assert done.returncode == 0, done.stderr
     assert b"\\u" in done.stdout or b"\\x" in done.stdout

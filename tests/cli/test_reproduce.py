@@ -49,7 +49,7 @@ def test_jobs_and_backend_do_not_matter(undisturbed, tmp_path, how):
 @pytest.mark.parametrize("stop", ["kill", "interrupt"] if os.name == "posix" else ["kill"])
 def test_a_stopped_sweep_goes_on_where_it_was(undisturbed, tmp_path, ctrl_c, stop):
     folder = tmp_path / "out"
-    command = [sys.executable, "-m", "mixfree.cli", "reproduce", *SMALL, "--out", str(folder)]
+    command = [sys.executable, "-m", "mixfree", "reproduce", *SMALL, "--out", str(folder)]
     process = subprocess.Popen(
         [*command, "--jobs", "1"], stderr=subprocess.PIPE, stdout=subprocess.PIPE
     )

@@ -148,7 +148,7 @@ def test_rows_before_a_bad_one_are_answered(fitted, answered):
 
 def command(model):
     return subprocess.Popen(
-        [sys.executable, "-m", "mixfree.cli", "predict", str(model), "-"],
+        [sys.executable, "-m", "mixfree", "predict", str(model), "-"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 from scipy.signal import lfilter
 
+from mixfree.linear.exact.batch_means import neighbours
 from mixfree.linear.exact.squared import SquaredFit
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Logistic
@@ -77,9 +78,9 @@ def test_scores_are_those_of_the_rows_at_the_weights_of_the_end(intercept, optio
     changes = np.linalg.solve(hessian, score.T)
     covered = each[: n * length].sum() / each.sum()
     freedom = n / (n - 1) / covered * 2999 / (3000 - 2 - intercept)
-    neighbours = 1.0 + 2.0 * max(inference.correlation, 0.0)
-    assert neighbours > 1.05
-    wanted = np.sqrt((changes**2).sum(axis=1) * freedom * neighbours)
+    shared = 1.0 + 2.0 * max(inference.correlation, 0.0)
+    assert shared > 1.05
+    wanted = np.sqrt((changes**2).sum(axis=1) * freedom * shared)
     np.testing.assert_allclose(inference.bse[0, :2], wanted, rtol=1e-6)
 
 
@@ -96,8 +97,8 @@ def test_the_profile_is_that_of_the_scores_and_agrees_with_the_intervals():
         assert found[length] == pytest.approx(np.mean(wanted), rel=0.15)
     assert found[1] == pytest.approx(1.0, rel=1e-3)
     at_batches = found[inference._split.rows]
-    neighbours = 1.0 + 2.0 * max(inference.correlation, 0.0)
-    assert inference.effective_rows == pytest.approx(100_000 / at_batches / neighbours)
+    shared = 1.0 + 2.0 * max(inference.correlation, 0.0)
+    assert inference.effective_rows == pytest.approx(100_000 / at_batches / shared)
     assert at_batches == pytest.approx(np.mean([9.5, 9.5, 9.5, 19.0]), rel=0.3)
 
 
@@ -151,6 +152,7 @@ def test_texts_that_occur_in_one_stretch_have_intervals_that_hold(groups, rows):
         hits.append((low <= 1.0) & (high >= 1.0))
     assert np.mean(hits) > 0.89
     assert inference.effective_rows <= rows
+    assert neighbours(1e-200 * np.eye(9)) == (0.0, False)  # not a division by an underflow
     assert "assume errors of equal variance: their columns vary in fewer than 5" in inference.remark
 
 

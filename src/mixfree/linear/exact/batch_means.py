@@ -346,7 +346,7 @@ def neighbours(gram: Array) -> tuple[float, bool]:
     correlation is 0.
     """
     n, total = len(gram), float(np.trace(gram))
-    if n < MIN_BATCHES or total <= 0.0:
+    if n < MIN_BATCHES or total**2 <= 0.0:  # also where it underflows
         return 0.0, False
     found = float(np.trace(gram, 1)) / total * n / (n - 1) + 1.0 / n
     # If sums vary equally in d directions, the correlation has a standard error of 1/√(n·d).

@@ -1,4 +1,4 @@
-"""``python -m mixfree.cli``."""
+"""``python -m mixfree``."""
 
 from mixfree.cli import main
 

@@ -515,3 +515,18 @@ def test_a_file_without_a_header(tmp_path):
     (tmp_path / "d.csv").write_text(PLAIN.partition("\n")[2])
     assert fit(tmp_path / "d.csv", "--no-header", target="c3") == 0
     assert StreamFit.load(tmp_path / "m").used == ROWS
+
+
+def test_texts_of_a_dictionary_that_no_row_has_are_no_texts(tmp_path):
+    """Catches a stored dictionary taken for the texts of its rows: too many, in another order."""
+    x, _, y = numbers(400)
+    texts = pa.array([f"unit {k:03}" for k in range(300)])
+    codes = pa.array([None, 7, 3, 299] * 100, pa.int16())
+    found = []
+    for where in (pa.DictionaryArray.from_arrays(codes, texts), texts.take(codes)):
+        write(pa.table({"x": x, "unit": where, "y": y}), tmp_path / "d.arrow")
+        assert fit(tmp_path / "d.arrow") == 0
+        found.append(StreamFit.load(tmp_path / "m").model)
+    assert found[0].features == found[1].features
+    assert (found[0].learner.weights == found[1].learner.weights).all()
+    assert sum("unit" in name for name in found[0].features) == 3

@@ -92,10 +92,8 @@ class UniformSample(State):
         if self._late or len(self._keys) > self.size:
             keys = np.concatenate([each for each, _ in parts])
             small = _smallest(keys, self.size)
-            chosen = np.zeros(len(keys), bool)
-            chosen[small] = True
             cuts = np.cumsum([len(each) for each, _ in parts])[:-1]
-            few = [np.flatnonzero(each) for each in np.split(chosen, cuts)]
+            few = [np.flatnonzero(each) for each in np.split(small, cuts)]
             whole = zip(*(columns for _, columns in parts), strict=True)
             self._keys, self._late = keys[small], []
             self._columns = [_joined(arrays, few) for arrays in whole]
@@ -160,8 +158,9 @@ def _joined(arrays: Sequence[Array], places: Sequence[Array]) -> Array:
     return found
 
 
-def _smallest(keys: Array, size: int) -> Array | slice:
-    """The places of the ``size`` smallest keys, in order."""
+def _smallest(keys: Array, size: int) -> Array:
+    """Whether each key is one of the ``size`` smallest."""
     if len(keys) <= size:
-        return slice(None)
-    return np.sort(np.argpartition(keys, size)[:size])
+        return np.ones(len(keys), bool)
+    found: Array = keys < np.partition(keys, size)[size]
+    return found

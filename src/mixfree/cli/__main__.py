@@ -1,0 +1,5 @@
+"""``python -m mixfree.cli``."""
+
+from mixfree.cli import main
+
+main()

@@ -146,8 +146,9 @@ def sparse(samples=200_000, columns=1_000_000, non_zeros=50):
         ("SGDRegressor, averaged", base, 1.0, None),
         ("SGDRegressor, not averaged", plain, plain / base, None),
     ]
-    found = rate(StreamRegressor(method="ladder"), rows, targets, 3)
-    lines.append(("StreamRegressor, ladder", found, found / base, 0.5))
+    for name, memory, least in (("", 0, 0.5), (", 8,192 rows kept", "auto", None)):
+        found = rate(StreamRegressor(method="ladder", memory=memory), rows, targets, 3)
+        lines.append((f"StreamRegressor, ladder{name}", found, found / base, least))
     head = ("sparse, d = 10⁶, 50 non-zeros", "million rows/s", "ratio", "wanted")
     show("Sparse rows", head, lines)
 

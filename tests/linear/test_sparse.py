@@ -10,7 +10,6 @@ from scipy.sparse import csr_array, random_array
 
 import mixfree as mf
 from mixfree.core.methods import start_method
-from mixfree.linear.advance import advance_linear
 from mixfree.linear.learner import Learner
 from mixfree.linear.losses import Logistic, Softmax, Squared, linear_gradient
 from mixfree.linear.sparse import SparseLinear, runs_sparse
@@ -51,46 +50,31 @@ def assert_same(mine, theirs):
 
 
 @pytest.mark.parametrize("loss", [Squared(), Logistic(), Softmax(3)], ids=repr)
-@pytest.mark.parametrize("block", [4, 64])
-def test_twin_of_the_reference_step_by_step(loss, block):
-    """Over several epochs; catches a lazy sum that a coordinate at rest does not follow."""
+@pytest.mark.parametrize("block, memory, draws", [(4, 0, 1), (64, 0, 1), (4, 50, 3), (4, 5000, 1)])
+def test_twin_of_the_reference_step_by_step(loss, block, memory, draws):
+    """Over several epochs; catches a lazy sum that a coordinate at rest does not follow.
+
+    With memory: other rows kept or drawn, or a column of two rows of a step that moves twice.
+    """
     rows, targets = data(loss)
     dense, weights = rows.toarray(), np.random.default_rng(1).uniform(0.5, 2.0, ROWS)
-    make = partial(mf.Ladder, np.zeros(loss.outputs * (COLUMNS + 1)), block=block)
-    reference, lazy = make(first=FIRST), SparseLinear(make(first=FIRST), loss)
+    start, options = np.zeros(loss.outputs * (COLUMNS + 1)), {"block": block, "first": FIRST}
+    make = partial(start_method, "ladder", start, options, memory=memory, draws=draws)
+    reference, lazy = make(), SparseLinear(make(), loss)
     for i in range(ROWS):
-        gradient = linear_gradient(loss, reference.x, dense[i], targets[i])
-        reference.tell(weights[i] * gradient)
+        for row, target, weight in reference.offer((dense[i], targets[i], weights[i])):
+            reference.tell(weight * linear_gradient(loss, reference.x, row, target))
         lazy.advance(rows[i : i + 1], targets[i : i + 1], weights[i : i + 1])
         scale = 1e-11 * max(1.0, np.abs(reference.x).max())
         np.testing.assert_allclose(lazy.average, reference.average, rtol=1e-9, atol=scale)
         if i % 23 == 0 or i > ROWS - 3:
-            assert_same(settled(lazy), settled(reference))
+            mine, theirs = settled(lazy), settled(reference)
+            if memory:
+                kept = theirs["gradient"]["sample"]["columns"].pop(0)
+                np.testing.assert_array_equal(lazy.plain()["data"], kept[kept != 0.0])
+                theirs["gradient"].pop("group")
+            assert_same(mine, theirs)
     assert np.abs(reference.x).max() > 0.1
-
-
-@pytest.mark.parametrize("loss", [Squared(), Softmax(3)], ids=repr)
-@pytest.mark.parametrize("size, draws", [(50, 1), (50, 3), (5000, 1)])
-def test_twin_of_the_reference_with_memory(loss, size, draws):
-    """Caught: other rows kept or drawn; a column of several rows of a step that moves twice."""
-    rows, targets = data(loss)
-    dense, weights = rows.toarray(), np.random.default_rng(1).uniform(0.5, 2.0, ROWS)
-    reference, lazy = (mf.Ladder(np.zeros(loss.outputs * (COLUMNS + 1)), first=FIRST) for _ in "ab")
-    for opt in (reference, lazy):
-        opt.remember(size, draws=draws, seed=3)
-    lazy = SparseLinear(lazy, loss)
-    for start in range(0, ROWS, 100):
-        piece = slice(start, start + 100)
-        for sample in zip(dense[piece], targets[piece], weights[piece], strict=True):
-            for row, target, weight in reference.offer(sample):
-                reference.tell(weight * linear_gradient(loss, reference.x, row, target))
-        lazy.advance(rows[piece], targets[piece], weights[piece])
-        mine, theirs = settled(lazy), settled(reference)
-        theirs["gradient"].pop("group"), mine["gradient"].pop("group")
-        kept = theirs["gradient"]["sample"]["columns"].pop(0)
-        np.testing.assert_array_equal(lazy.plain()["data"], kept[kept != 0.0])
-        for name, value in (("gradient", theirs.pop("gradient")), ("", theirs)):
-            assert_same(mine[name] if name else mine, value)
 
 
 def test_twin_of_the_reference_where_a_run_arrives():
@@ -132,23 +116,6 @@ def test_neither_chunks_nor_saving_change_a_bit(output, block, memory):
     assert parts.average.tobytes() == whole.average.tobytes()
     mine, theirs = parts.plain(), whole.plain()
     assert_same_bits(mine, theirs)
-
-
-@pytest.mark.parametrize("length", [7, 35])
-@pytest.mark.parametrize("block", [4, 64])
-def test_a_run_may_change_between_dense_and_sparse_anywhere(block, length):
-    """Catches a sum of a block that one of the two forms keeps and the other loses."""
-    rows, targets = data()
-    dense, mixed = (mf.Ladder(np.zeros(COLUMNS), block=block, first=FIRST) for _ in range(2))
-    advance_linear(dense, Squared(), rows.toarray(), targets)
-    for start in range(0, ROWS, length):
-        cut = start + length // 2 + 1
-        run = SparseLinear(mixed, Squared())
-        run.advance(rows[start:cut], targets[start:cut])
-        run.settle()
-        piece = slice(cut, start + length)
-        advance_linear(mixed, Squared(), rows[piece].toarray(), targets[piece])
-    assert_same(settled(mixed), settled(dense))
 
 
 def test_what_moves_weights_that_a_row_does_not_have_is_left_to_dense_rows():

@@ -13,7 +13,7 @@ from mixfree.base.state import RunState, State
 from mixfree.core.optimizer import FORMAT, Optimizer
 from mixfree.domains import AllSpace
 from mixfree.gradients import Plain, Reservoir
-from mixfree.kernels.ladder import LAM, RBAR, SIZE, numbers_of, return_numbers
+from mixfree.kernels.ladder import LAM, RBAR, numbers_of, return_numbers
 from mixfree.kernels.plan import plan_of
 from mixfree.kernels.run import COUNT, LINE, SAMPLES, STEPS
 from mixfree.kernels.runner import CHUNK, with_draws
@@ -45,8 +45,8 @@ class SparseLinear(State):
     A memory (:class:`mixfree.gradients.Reservoir`) keeps them as a CSR matrix, in its slots' order.
     The run is kept in a lazy form (:class:`mixfree.kernels.sparse.SparseRun`, whose arrays are
     attributes) until :meth:`settle` writes it back to the optimiser, which must be one for which
-    :func:`runs_sparse` returns True. It is saved in that form: another would not have the same
-    bits.
+    :func:`runs_sparse` returns True, at 0 and without samples. It is saved in that form: another
+    would not have the same bits.
     """
 
     saved = ("format", *SparseRun._fields, "memory", *_ROWS)
@@ -58,20 +58,13 @@ class SparseLinear(State):
         self.optimizer, self._plan, self._loss, self.format = opt, plan_of(opt), loss, FORMAT
         self._width = opt.x.size // loss.outputs  # with the intercept
         run: RunState = opt.export_run(own=False)
-        output, step, nothing = run.output, run.step, np.zeros(0)
         self.counts, self.mass = np.zeros(COUNT + 1, np.int64), np.zeros(1)
-        self.counts[[SAMPLES, STEPS, COUNT]] = run.gradient.samples, run.steps, output.count
-        self.rates, self.sketch = numbers_of(step)
-        self.rates[SIZE] = np.abs(step.weighted_sum).sum()
+        self.rates, self.sketch = numbers_of(run.step)
         self.cells = _empty(run.x.size, 8)
         self.cells[:] = 0.0
-        if run.steps or run.x.any():  # else all is 0
-            self.cells[:, X], self.cells[:, Q] = run.x, -getattr(output, "sum", 0.0)
-            for name, place in FIELDS.items():
-                self.cells[:, place] = getattr(step, name)
-            self.cells[:, LAG] = weight_of(run.steps) * (run.x - step.mean)
-        self.before, self.earlier = np.array(getattr(output, "before", nothing)), step.before.copy()
-        self.kept = np.array(getattr(output, "kept", nothing), dtype=np.float64)
+        self.before = np.array(getattr(run.output, "before", np.zeros(0)))
+        self.earlier = run.step.before.copy()
+        self.kept = getattr(run.output, "kept", np.zeros(0)).astype(np.float64)
         self.memory: Slots = getattr(run.gradient, "sample", Slots(0, key(0, KEPT))).copy()
         self.data, self.indices, self.indptr = np.zeros(0), np.zeros(0, np.int32), np.zeros(1, int)
 

@@ -48,15 +48,12 @@ class Bins(NamedTuple):
 
     ends: Array  # row count at the end of each bin
     rows: Array
-    tested: Array  # rows predicted before they were learnt
     target: Array
     least: Array
     greatest: Array
     predicted: Array
     loss: Array
     squares: Array
-    absolute: Array
-    correct: Array
     times: Array  # of the first row, NaT without dates
 
 
@@ -114,8 +111,8 @@ class Timeline(State):
         of = dict(zip(COLUMNS, sums.T, strict=True))
         weight = np.where(of["tested"] > 0.0, of["weight"], np.nan)
         target, predicted = of["target"] / of["rows"], of["predicted"] / weight
-        means = [of[name] / weight for name in ("loss", "squares", "absolute", "correct")]
-        every = [np.cumsum(of["rows"]), of["rows"], of["tested"], target + self.origin, low, high]
+        means = [of[name] / weight for name in ("loss", "squares")]
+        every = [np.cumsum(of["rows"]), of["rows"], target + self.origin, low, high]
         times = self.times[first].astype("M8[us]")
         return Bins._make([*every, predicted + self.origin, *means, times])
 

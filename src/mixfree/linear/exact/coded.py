@@ -34,13 +34,6 @@ class Coded:
         ``columns`` stands for none.
     columns
         Columns of the matrix.
-
-    Examples
-    --------
-    >>> numbers, codes = [np.array([0.5, 2.0])], [np.array([0, 1])]
-    >>> np.asarray(Coded(numbers, np.array([1]), codes, [np.array([0, 3])], 3))
-    array([[1. , 0.5, 0. ],
-           [0. , 2. , 0. ]])
     """
 
     ndim, dtype = 2, np.dtype(np.float64)

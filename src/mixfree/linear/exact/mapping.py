@@ -16,12 +16,6 @@ class ColumnMap:
 
     Most columns of T, dense or sparse, usually select a column, which keeps its bits, or are 0: the
     product is that of a sparse matrix.
-
-    Examples
-    --------
-    >>> change = ColumnMap([[0.0, 1.0, 2.0], [0.0, 0.0, 1.0]])
-    >>> change.rows(np.array([[3.0, 4.0]]))
-    array([[ 0.,  3., 10.]])
     """
 
     def __init__(self, matrix: Any) -> None:

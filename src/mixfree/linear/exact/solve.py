@@ -77,14 +77,7 @@ def solve(
 
 
 def dependent(scatter: Array) -> Array:
-    """Return which columns are combinations of those before them, from their centred products.
-
-    Examples
-    --------
-    >>> rows = np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 1.0], [2.0, 5.0, 7.0], [4.0, 1.0, 5.0]])
-    >>> dependent(np.cov(rows.T))
-    array([False, False,  True])
-    """
+    """Return which columns are combinations of those before them, from their centred products."""
     size = np.sqrt(np.maximum(np.diagonal(scatter), 0.0))
     found, varied = np.zeros(len(size), bool), np.flatnonzero(size)
     matrix = scatter[np.ix_(varied, varied)] / np.outer(size[varied], size[varied])

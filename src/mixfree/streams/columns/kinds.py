@@ -47,13 +47,7 @@ class Verdict(NamedTuple):
 
 
 def matching(patterns: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return the names that match a list of names and patterns, in their own order.
-
-    Examples
-    --------
-    >>> matching(["pm*", "load"], ["load", "pm10", "pm2.5", "rain"])
-    ['load', 'pm10', 'pm2.5']
-    """
+    """Return the names that match a list of names and patterns, in their own order."""
     exact = set(patterns)
     wild = [each for each in patterns if each not in names and any(c in each for c in "*?[")]
     return [n for n in names if n in exact or any(fnmatchcase(n, each) for each in wild)]

@@ -7,13 +7,7 @@ require("optax")
 from mixfree.optax.average import AverageState, averaged, averaging  # noqa: E402
 from mixfree.optax.ladder import LadderState, ladder, scale_by_ladder  # noqa: E402
 from mixfree.optax.memory import Memory, MemoryState, memory  # noqa: E402
-from mixfree.optax.mlmc import (  # noqa: E402
-    AdaGradNormState,
-    MLMCState,
-    adagrad_norm,
-    mag,
-    mlmc,
-)
+from mixfree.optax.mlmc import AdaGradNormState, MLMCState, adagrad_norm, mag, mlmc  # noqa: E402
 
 __all__ = [
     "AdaGradNormState",

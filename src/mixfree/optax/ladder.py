@@ -187,7 +187,7 @@ def _search(state: LadderState, g: jax.Array, x: Any, good: jax.Array) -> Ladder
     old, kind = state.scale, state.scale.lam.dtype
     mean = state.mean.average if isinstance(state.mean, AverageState) else state.mean
     at = trees.sample(x, SAMPLE, kind)
-    sums, size, along = rule.pull(state.weighted_sum, state.origin, g, at, old.lam)
+    sums, (size, along) = rule.pull(jnp, state.weighted_sum, state.origin, g, at, old.lam)
     scale = old._replace(numerator=old.numerator + along)
     _, scale = rule.update_scale(jnp, scale, size, 0.0)
     scale = Scale(*(jnp.where(good, a, b).astype(kind) for a, b in zip(scale, old, strict=True)))

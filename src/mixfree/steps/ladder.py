@@ -159,16 +159,16 @@ class Ladder:
         """Update r̄ and λ, and restart from the mean point if the run has arrived."""
         some, moved = slice(None, None, rule.stride_of(x.size, SAMPLE)), 0.0
         sums, origin = state.weighted_sum[some], state.origin[some]
-        state.weighted_sum[some], size, along = rule.pull(sums, origin, g[some], x[some], state.lam)
+        state.weighted_sum[some], sizes = rule.pull(np, sums, origin, g[some], x[some], state.lam)
         state.mean += rule.newest_share(step) * (x - state.mean)
         if rule.ends_epoch(step):
             moved = float(rule.movement(state.mean[some], state.before[some], x[some]))
             state.before = state.mean.copy()
-        state.numerator += float(along)
+        state.numerator += float(sizes[1])
         if self.alpha is not None:
             return
         scale = Scale(state.rbar, state.lam, state.numerator, state.margin)
-        arrived, scale = rule.update_scale(Numbers, scale, float(size), moved)
+        arrived, scale = rule.update_scale(Numbers, scale, float(sizes[0]), moved)
         state.rbar, state.lam, state.numerator, state.margin = scale
         if arrived:
             state.origin, state.weighted_sum = state.mean.copy(), np.zeros_like(state.mean)

@@ -104,11 +104,11 @@ def movement(mean: Any, before: Any, x: Any) -> Any:
     return abs(way).max() * ((way**2).sum() <= ((x - mean - way) ** 2).sum())
 
 
-def pull(sums: Any, origin: Any, g: Any, x: Any, weight: Any) -> tuple[Any, Any, Any]:
-    """Add λ g to its sum; return the sum, its norm ‖Σ λ g‖₁ over what moves, and λ g·(o − x)."""
+def pull(xp: Any, sums: Any, origin: Any, g: Any, x: Any, weight: Any) -> tuple[Any, Any]:
+    """Add λ g to its sum; return the sum, its norm ‖Σ λ g‖₁ over what moves and λ g·(o − x)."""
     free = (x != origin) | (sums == 0.0)
-    sums = sums + weight * g
-    return sums, (free * abs(sums)).sum(), (weight * g * (origin - x)).sum()
+    g = weight * g
+    return sums + g, xp.stack([free * abs(sums + g), g * (origin - x)]).sum(1)
 
 
 def climb(halves: Any, totals: Any, carry: Any, blocks: int) -> None:

@@ -161,6 +161,10 @@ def test_quantiles_have_one_degree_of_freedom_less_than_batches():
     batches = len(inference._scores)
     assert batches < 64
     assert inference.quantile(0.05) == pytest.approx(stats.t.ppf(0.975, batches - 1), rel=1e-12)
+    x = np.random.default_rng(0).normal(size=(33, 30))  # 29 columns fit 30 rows without errors
+    few = [inferred(x[:rows, 1:], x[:rows, :1])[0] for rows in (33, 30)]
+    assert few[0].quantile(0.05) == pytest.approx(stats.t.ppf(0.975, 3), rel=1e-12)
+    assert np.isinf(few[1].bse).all() and "30 weights fit 30 rows without errors" in few[1].remark
     with pytest.raises(ValueError, match="alpha must be between 0 and 1"):
         inference.conf_int(1.0)
 

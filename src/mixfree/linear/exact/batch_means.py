@@ -80,6 +80,21 @@ class BatchMeans(ABC):
         self._size, self._unit = size, unit  # divisors that standardise columns and targets
         self.columns = len(size)
 
+    @property
+    @abstractmethod
+    def _lost(self) -> int:
+        """Number of degrees of freedom that the fit uses."""
+
+    @property
+    @abstractmethod
+    def _penalised(self) -> bool:
+        """Whether a penalty keeps weights from fitting the rows exactly."""
+
+    @property
+    def _saturated(self) -> bool:
+        """Whether the rows, too few for the weights, leave no errors."""
+        return self._rows <= self._lost and not self._penalised
+
     @cached_property
     @abstractmethod
     def _scores(self) -> Array:
@@ -117,14 +132,14 @@ class BatchMeans(ABC):
         """Return the variance of standardised rows that the batches do not show: rows × outputs."""
         return np.zeros((len(rows), len(self._weights)))
 
-    def _spread_factor(self, covered: float, lost: int) -> float:
+    def _spread_factor(self, covered: float) -> float:
         """Return the factor from the batches' sum of squares to the variance over all rows.
 
         Rows in no batch, a fraction 1 − ``covered`` of the weight, are assumed to vary like the
-        others. ``lost`` is the number of degrees of freedom that the fit uses.
+        others.
         """
         n, rows = len(self._scores), self._rows
-        return self._shared * n / (n - 1) / covered * (rows - 1) / max(rows - lost, 1)
+        return self._shared * n / (n - 1) / covered * (rows - 1) / max(rows - self._lost, 1)
 
     @property
     def _shared(self) -> float:
@@ -133,8 +148,8 @@ class BatchMeans(ABC):
 
     @property
     def enough(self) -> bool:
-        """Whether there are at least 8 batches, enough for a spread."""
-        return len(self._scores) >= MIN_BATCHES
+        """Whether there are at least 8 batches, enough for a spread, and errors."""
+        return len(self._scores) >= MIN_BATCHES and not self._saturated
 
     @cached_property
     @one_thread
@@ -164,7 +179,8 @@ class BatchMeans(ABC):
 
     @property
     def _freedom(self) -> int:
-        return max(len(self._scores) - 1, 1)
+        left = self._rows - self._lost
+        return max(min(len(self._scores) - 1, left if left > 0 else self._rows), 1)
 
     @property
     def _terms(self) -> int:
@@ -229,7 +245,7 @@ class BatchMeans(ABC):
         """
         found, batch, joined = self._levels.copy(), self._length, self._scores
         total, rows = found.get(1, (0.0, 0))
-        if rows < MIN_BATCHES:
+        if rows < MIN_BATCHES or self._saturated:
             return Profile(np.zeros(0, dtype=int), np.zeros(0), np.zeros(0, dtype=int))
         while len(joined) >= MIN_BATCHES:
             # Batches cover the whole stream, kept rows only a part of it.
@@ -309,11 +325,13 @@ class BatchMeans(ABC):
     @property
     def remark(self) -> str:
         """A sentence on why the intervals cannot be trusted; empty if there is no known reason."""
-        if not self.enough:
+        if len(self._scores) < MIN_BATCHES:
             return (
                 f"no intervals: {self._rows:,} rows make {len(self._scores)} "
                 f"batch{'es' if len(self._scores) != 1 else ''}, and {MIN_BATCHES} are needed"
             )
+        if self._saturated:
+            return f"no intervals: {self._lost:,} weights fit {self._rows:,} rows without errors"
         if self.correlated:
             return (
                 f"intervals are too narrow: errors are alike for longer than {self._length:,} "

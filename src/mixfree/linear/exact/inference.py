@@ -53,6 +53,14 @@ class Inference(BatchMeans):
         self._constant = solution.deviation[: self._columns] == 0.0
         self._slopes = solution.weights[:, : self._columns] * size / unit[:, None]
 
+    @property
+    def _lost(self) -> int:
+        return self._solution.rank + self._intercept
+
+    @property
+    def _penalised(self) -> bool:
+        return bool(self._solution.penalty > 0.0)
+
     @cached_property
     def _scores(self) -> Array:
         """Sums of scores of the columns and of the level, the value at the columns' means.
@@ -88,7 +96,7 @@ class Inference(BatchMeans):
     def _changes(self) -> Array:
         """The change of standardised weights and level by each batch."""
         covered = self._split.weight.sum() / self._sums.weight
-        factor = self._spread_factor(covered, self._solution.rank + self._intercept)
+        factor = self._spread_factor(covered)
         changes: Array = np.sqrt(factor) * self._whitened(self._scores) / self._sums.weight
         return changes
 
@@ -153,9 +161,10 @@ class Inference(BatchMeans):
         whole, lacks = (np.sum(rows @ each * rows, axis=1) for each in self._leverage)
         rest = np.maximum(lacks - whole / MIN_VARYING, 0.0) / (1.0 - 1.0 / MIN_VARYING)
         inflation = np.fmax(self._rows / self.effective_rows, 1.0)
-        lost = self._solution.rank + self._intercept
         variances = self._squared_errors(self._sums) / self._sums.weight
-        variances *= self._rows / max(self._rows - lost, 1)  # of errors, in units of the target's
+        variances *= self._rows / max(
+            self._rows - self._lost, 1
+        )  # of errors, in units of the target's
         missing: Array = rest[:, None] * variances * inflation / self._sums.weight
         return missing
 

@@ -57,6 +57,14 @@ class GlmInference(BatchMeans):
         # Slopes of the kept rows' losses, times their fractions of the stream's weight.
         self._slopes = point.slopes * (problem.rows.shares[:, None] / problem.rows.factor)
 
+    @property
+    def _lost(self) -> int:
+        return int(np.isfinite(self._size).sum()) + self._problem.rows.settings.intercept
+
+    @property
+    def _penalised(self) -> bool:
+        return bool(self._problem.ridge or self._problem.rows.settings.l2)
+
     @cached_property
     def _sums_of_batches(self) -> tuple[Array, Array]:
         """Gradients and weights of each batch, divided by the weight of the stream."""
@@ -86,16 +94,15 @@ class GlmInference(BatchMeans):
 
     @cached_property
     def _changes(self) -> Array:
-        lost = int(np.isfinite(self._size).sum()) + self._problem.rows.settings.intercept
         pull = (self._point.objective.penalty * self._point.theta)[None]  # of a ridge, towards 0
         pull = -self._point.solve(pull if self._problem.ridge else pull[:0])
         rows = self._by_row
         if rows is not None:  # any factor of the covariance does, and this one is short
             short = np.asarray(np.linalg.qr(rows.reshape(len(rows), -1), mode="r"))
-            factor = math.sqrt(self._rows / max(self._rows - lost, 1))
+            factor = math.sqrt(self._rows / max(self._rows - self._lost, 1))
             return np.concatenate([factor * short.reshape(-1, *rows.shape[1:]), pull])
         covered = float(self._sums_of_batches[1].sum())
-        factor = math.sqrt(self._spread_factor(covered, lost))
+        factor = math.sqrt(self._spread_factor(covered))
         scores = np.concatenate([factor * self._scores, self._sampling_errors])
         return np.concatenate([-self._point.solve(scores), pull])
 

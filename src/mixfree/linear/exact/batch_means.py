@@ -184,8 +184,8 @@ class BatchMeans(ABC):
 
     @property
     def _terms(self) -> int:
-        """Number of terms that the covariance of the weights sums."""
-        return len(self._scores)
+        """Number of terms that the covariance of the weights sums, or can tell apart."""
+        return self._freedom + 1
 
     def quantile(self, alpha: float, anytime: bool = False) -> float:
         """Return the two-sided quantile of Student's t for level 1 − alpha.

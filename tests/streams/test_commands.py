@@ -486,9 +486,12 @@ def test_too_few_rows_at_first_may_be_why_predictions_ahead_were_bad(tmp_path, c
 def test_a_change_of_the_stream_is_told_from_noise(tmp_path, capsys):
     """Catches noise, which no weights predict ahead, called a difference of later rows."""
     rng = np.random.default_rng(0)
-    x, noise = rng.standard_normal((2, 4000))
+    x, noise, *others = rng.standard_normal((10, 4000))
     for slope, changed in ((np.zeros(4000), False), (np.repeat([1.0, -1.0], 2000), True)):
-        model, out = said_of(capsys, tmp_path, pa.table({"x": x, "y": slope * x + noise}))
+        columns = {f"z{k}": other for k, other in enumerate(others)}
+        model, out = said_of(
+            capsys, tmp_path, pa.table({**columns, "x": x, "y": slope * x + noise})
+        )
         metrics = json_of(capsys, "inspect", model)["metrics"]
         ahead, constant = metrics["test_then_train"], metrics["test_then_train_constant"]
         assert ahead["loss"] > constant["loss"]

@@ -241,7 +241,7 @@ def test_a_few_rare_targets_are_enough(tmp_path, capsys, target):
     """None of them is among the 2,048 rows sampled for the report."""
     rows, drawn = 60_000, Reservoir()
     path, places = tmp_path / "d.parquet", np.arange(rows, dtype=np.uint64)
-    drawn.add(places[:, None], np.zeros(rows), str(path), places)
+    drawn.add(places[:, None], np.zeros(rows), path.name, places)
     rare = np.setdiff1d(np.arange(rows), drawn.rows)[11_111::11_111]
     count = np.zeros(rows)
     count[rare] = 1.0

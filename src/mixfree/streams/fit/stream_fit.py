@@ -189,7 +189,7 @@ class StreamFit:
             end = min(begin + self.timeline.until - self.timeline.rows, len(found.targets))
             end = end if self._takes_codes(found.rows, found.weights) else min(end, begin + step)
             try:
-                self._learn(piece.file, found, begin, end)
+                self._learn(piece.name, found, begin, end)
                 begin = end
             except ValueError:
                 if np.isfinite(np.asarray(found.rows)).all():
@@ -418,7 +418,7 @@ class StreamFit:
         many = not rows.codes or (many and self.used >= MIN_CODED)
         return many and isinstance(self.row_loss, Squared)
 
-    def _learn(self, file: str, found: Encoded, begin: int, end: int) -> None:
+    def _learn(self, name: str, found: Encoded, begin: int, end: int) -> None:
         rows, targets = found.rows[begin:end], found.targets[begin:end]
         weights = None if found.weights is None else found.weights[begin:end]
         rows = rows if self._takes_codes(rows, weights) else np.asarray(rows)
@@ -429,5 +429,5 @@ class StreamFit:
         self.encoder.sums = sums
         self.encoder.learn(found, begin, end)
         self.timeline.add(self.row_loss, rows, targets, found.times[begin:end])
-        self.reservoir.add(rows, targets, file, found.places[begin:end])
+        self.reservoir.add(rows, targets, name, found.places[begin:end])
         self.varied = self.varied or bool((targets != self.reservoir.targets[0]).any())

@@ -38,7 +38,7 @@ FORMATS = tuple(ENDINGS)
 class StreamFile:
     """One file of a stream, or some row groups of a Parquet file, beginning at row ``start``.
 
-    ``path`` is ``"-"`` for standard input.
+    ``path`` is ``"-"`` for standard input, and ``name`` begins below the folder of all files.
     """
 
     path: str
@@ -47,6 +47,7 @@ class StreamFile:
     header: bool = True
     row_groups: tuple[int, ...] | None = None
     start: int = 0
+    name: str = ""
 
     def __str__(self) -> str:
         return STDIN_SHOWN if self.path == STDIN else self.path
@@ -125,7 +126,10 @@ def find_files(
     found = [file for entry in data for file in _expand(entry, format)]
     if not found:
         raise ValueError("no data given")
-    return [replace(file, header=header) for file in found]
+    places = [Path(file.path).absolute() for file in found]
+    shared = set.intersection(*({*place.parents} for place in places))
+    names = ("/".join(place.parts[len(shared) :]) for place in places)
+    return [replace(f, header=header, name=name) for f, name in zip(found, names, strict=True)]
 
 
 def _expand(entry: str, format: str | None) -> list[StreamFile]:

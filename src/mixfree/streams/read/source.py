@@ -13,18 +13,23 @@ from mixfree.streams.read.formats import Reader
 
 
 class Piece(NamedTuple):
-    """A batch of rows, its file, the index of its first row in that file, and weights if any."""
+    """A batch of rows, its file, the index of its first row in that file, and weights if any.
+
+    ``name`` is that of the file wherever its folder is.
+    """
 
     file: str
     start: int
     batch: Any
     weights: Any = None
+    name: str = ""
 
     def slice(self, begin: int, length: int | None = None) -> "Piece":
         """Return ``length`` rows from ``begin`` on, or all from there."""
         end = None if length is None else begin + length
         weights = None if self.weights is None else self.weights[begin:end]
-        return Piece(self.file, self.start + begin, self.batch.slice(begin, length), weights)
+        batch = self.batch.slice(begin, length)
+        return self._replace(start=self.start + begin, batch=batch, weights=weights)
 
 
 class Source:
@@ -108,7 +113,7 @@ class Source:
             self.check_same_columns(str(reader.file), reader.schema.names)
             start = file.start
             for batch in reader.batches(self._names, numbers, threads):
-                yield Piece(str(file), start, batch)
+                yield Piece(str(file), start, batch, name=file.name)
                 start += batch.num_rows
 
     def check_same_columns(self, file: str, names: Sequence[str]) -> None:

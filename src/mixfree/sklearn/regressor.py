@@ -74,7 +74,7 @@ class StreamRegressor(RegressorMixin, StreamModel):
         >>> model = StreamRegressor().fit(X, X[:, 0] + rng.normal(size=4000))
         >>> _, lower, upper = model.predict([[3.0]], interval=0.9)
         >>> lower.round(1), upper.round(1)
-        (array([1.4]), array([4.9]))
+        (array([1.4]), array([4.8]))
         """
         loss, found = self.learner_.loss, self._predictions(X)
         mean: Array = mean_of(loss, found)

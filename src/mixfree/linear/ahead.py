@@ -135,8 +135,7 @@ class Ahead(State):
         actual = scores[np.arange(len(scores)), place]
         limit = _followed(actual[None], level, scores.min(axis=1, initial=math.inf), AT_LEAST)
         found = -log_probabilities(predictions)
-        members: Array = found <= np.maximum(limit[0], found.min(axis=1, keepdims=True))
-        return members
+        return np.asarray(found <= np.maximum(limit[0], found.min(axis=1, keepdims=True)))
 
     def temperature(self, loss: Loss) -> float:
         """Return the factor from log-odds to calibrated ones: at most 1, by maximum likelihood.

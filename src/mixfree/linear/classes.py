@@ -53,8 +53,7 @@ def targets_at(places: Array, classes: int) -> Array:
 def most_probable(predictions: Array, classes: Array) -> Array:
     """Return the most probable class of each row."""
     two = predictions.ndim == 1
-    most: Array = classes[(predictions > 0).astype(int) if two else predictions.argmax(axis=1)]
-    return most
+    return np.asarray(classes[(predictions > 0) * 1 if two else predictions.argmax(axis=1)])
 
 
 def probabilities(predictions: Array) -> Array:

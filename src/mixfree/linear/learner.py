@@ -62,8 +62,7 @@ class Learner:
         self.dtype = start.dtype
         domain = None if radius is None else Ball(radius)
         common: dict[str, Any] = {"domain": domain, "alpha": step_scale, "output": output}
-        common["seed"] = seed
-        common |= {"draws": draws, "memory": memory}
+        common |= {"seed": seed, "draws": draws, "memory": memory}
         self._start = partial(start_method, method, start, options or {}, **common)
         self.optimizer: Optimizer = self._start()
         self._sparse_memory = memory if sparse_memory is None else sparse_memory

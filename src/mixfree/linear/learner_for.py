@@ -60,18 +60,7 @@ def learner_for(
     seed: int = 0,
     looks_ahead: bool = False,
 ) -> LinearLearner:
-    """Make the learner for the parameters of the estimators and of ``mixfree fit``.
-
-    Examples
-    --------
-    >>> from mixfree.linear.losses import Squared
-    >>> type(learner_for(Squared(), 3)).__name__
-    'ExactLearner'
-    >>> type(learner_for(Squared(), 3, method="ladder")).__name__
-    'Learner'
-    >>> learner_for(Squared(), 3, method="mag", step_scale=2.0).optimizer.step
-    AdaGradNorm(alpha=2.0)
-    """
+    """Make the learner for the parameters of the estimators and of ``mixfree fit``."""
     found = chosen_method(method, loss, columns + bool(fit_intercept))
     if scale is not None:
         check_one_of(scale, "scale", ("auto", "running"))

@@ -42,13 +42,6 @@ class BlockSquares:
     """Squares of sums of scores over blocks of 1, 2, 4, … consecutive rows.
 
     ``size_of`` returns the sum of squares of scores, which are stacked along the first axis.
-
-    Examples
-    --------
-    >>> squares = BlockSquares(lambda scores: float(np.vdot(scores, scores)))
-    >>> squares.add(np.ones(5))
-    >>> squares.levels
-    {1: (5.0, 5), 2: (8.0, 2), 4: (16.0, 1)}
     """
 
     def __init__(self, size_of: Callable[[Array], float]) -> None:
@@ -74,26 +67,22 @@ class BlockSquares:
 class BatchMeans(ABC):
     """Intervals, effective sample size and correlation profile of a fit by batch means."""
 
-    def __init__(self, weights: Array, rows: int, length: int, size: Array, unit: Array) -> None:
+    def __init__(
+        self,
+        weights: Array,
+        rows: int,
+        length: int,
+        size: Array,
+        unit: Array,
+        lost: int,
+        penalised: bool,
+    ) -> None:
         self._weights = weights  # one row per output, the intercept last
         self._rows, self._length = rows, length  # of the stream, and of each batch
         self._size, self._unit = size, unit  # divisors that standardise columns and targets
+        self._lost = lost  # degrees of freedom that the fit uses
+        self._saturated = rows <= lost and not penalised  # too few rows to leave errors
         self.columns = len(size)
-
-    @property
-    @abstractmethod
-    def _lost(self) -> int:
-        """Number of degrees of freedom that the fit uses."""
-
-    @property
-    @abstractmethod
-    def _penalised(self) -> bool:
-        """Whether a penalty keeps weights from fitting the rows exactly."""
-
-    @property
-    def _saturated(self) -> bool:
-        """Whether the rows, too few for the weights, leave no errors."""
-        return self._rows <= self._lost and not self._penalised
 
     @cached_property
     @abstractmethod
@@ -208,8 +197,7 @@ class BatchMeans(ABC):
         """P-values of the weights being 0, by Student's t; NaN where errors are unknown or 0."""
         known = np.isfinite(self.bse) & (self.bse > 0.0)
         ratio = np.divide(self._weights, self.bse, out=np.full(self.bse.shape, np.nan), where=known)
-        found: Array = 2.0 * special.stdtr(self._freedom, -np.abs(ratio))
-        return found
+        return np.asarray(2.0 * special.stdtr(self._freedom, -np.abs(ratio)))
 
     @one_thread
     def wald(self, places: Sequence[int]) -> Wald:
@@ -375,5 +363,4 @@ def neighbours(gram: Array) -> tuple[float, bool]:
 def pair_sums(scores: Array) -> Array:
     """Add neighbours; a last one without a neighbour is dropped."""
     even = len(scores) // 2 * 2
-    summed: Array = scores[:even:2] + scores[1:even:2]
-    return summed
+    return np.asarray(scores[:even:2] + scores[1:even:2])

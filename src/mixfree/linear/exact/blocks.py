@@ -147,19 +147,14 @@ class Fit(State):
         """
         start, count = 0, x.shape[0]
         if has_codes(x):
-            if self._filled:
-                waiting, self._blocks = self._waiting, Chunk.nothing(self.columns)
-                self._take(*waiting)
+            self._flush()
             for start in range(0, count, CODED_ROWS):
                 self._take(*self._part(x, y, w, start, start + CODED_ROWS))
             return
         first = max(self._length() - self._filled, 0)  # more columns may have shortened blocks
         if self._filled and count >= first:
             self._keep(x[:first], y[:first], None if w is None else w[:first])
-            waiting = self._waiting
-            # What the predecessor shows is not written over.
-            self._room, self._filled = Chunk.nothing(self.columns), 0
-            self._take(*waiting)
+            self._flush()
             start = first
         while not self._filled and count - start >= (length := self._length()):
             end = start + length * min((count - start) // length, self.together)
@@ -169,6 +164,12 @@ class Fit(State):
         self._keep(x[tail], y[tail], None if w is None else w[tail])
         kept = self._room.part(self._filled - (count - start), self._filled)
         check_values(rows=kept.rows, targets=kept.targets)
+
+    def _flush(self) -> None:
+        """Take the pending rows, if any; what the predecessor shows is not written over."""
+        if self._filled:
+            waiting, self._blocks = self._waiting, Chunk.nothing(self.columns)
+            self._take(*waiting)
 
     def _keep(self, x: Any, y: Array, w: Array | None) -> None:
         """Store rows after the pending rows, where the predecessor does not look."""

@@ -1,6 +1,7 @@
 """Rows of few numbers and many indicators, of which only the places are stored."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -19,35 +20,21 @@ def has_codes(rows: Any) -> bool:
     return isinstance(rows, Coded) and len(rows.codes) > 0
 
 
+@dataclass(frozen=True, eq=False)
 class Coded:
     r"""The rows of a matrix, most of whose columns are indicators.
 
     With C the indicators, T = CᵀC is a table of counts, and products with other columns and
     targets are sums of their deviations from the mean by indicator, :math:`C^\top (D - \bar D)`.
-
-    Parameters
-    ----------
-    numbers, at
-        The other columns and their places.
-    codes, places
-        Lists of codes, one per row, and for each list the place of the column that is 1, per code;
-        ``columns`` stands for none.
-    columns
-        Columns of the matrix.
     """
 
-    ndim, dtype = 2, np.dtype(np.float64)
+    numbers: Sequence[Array]  # the other columns
+    at: Array  # their places
+    codes: Sequence[Array]  # lists of one code per row
+    places: Sequence[Array]  # per list and code, of the column that is 1; ``columns`` for none
+    columns: int  # of the matrix
 
-    def __init__(
-        self,
-        numbers: Sequence[Array],
-        at: Array,
-        codes: Sequence[Array],
-        places: Sequence[Array],
-        columns: int,
-    ) -> None:
-        self.numbers, self.at, self.codes, self.places = numbers, at, codes, places
-        self.columns = columns
+    ndim, dtype = 2, np.dtype(np.float64)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -209,8 +209,7 @@ class Forgetting(Fit):
             scale = 1.0 / np.sqrt(np.maximum(diagonal, 1e-300))[:, None]
             factors = factored(matrix * scale * scale.T, np.zeros(len(matrix), dtype=bool))
             found = inverse_times(scale, *factors, right[:, None])[:, 0]
-        solved: Array = found
-        return solved
+        return np.asarray(found)
 
     def _priors(self) -> Array:
         """Return PRIOR_ROWS times the variance of each column over all rows, but never 0."""

@@ -46,20 +46,15 @@ class Inference(BatchMeans):
         self._columns = len(sums.scatter)
         deviation = np.where(solution.deviation > 0.0, solution.deviation, 1.0)
         size, unit = np.split(deviation, [self._columns])
-        super().__init__(solution.weights, sums.rows, batches.length, size, unit)
+        lost, penalised = solution.rank + intercept, bool(solution.penalty > 0.0)
+        super().__init__(solution.weights, sums.rows, batches.length, size, unit, lost, penalised)
         self._solution, self._intercept = solution, intercept
         self._windows = windows
         self._sums = sums if intercept else sums.about_zero()
         self._constant = solution.deviation[: self._columns] == 0.0
         self._slopes = solution.weights[:, : self._columns] * size / unit[:, None]
-
-    @property
-    def _lost(self) -> int:
-        return self._solution.rank + self._intercept
-
-    @property
-    def _penalised(self) -> bool:
-        return bool(self._solution.penalty > 0.0)
+        # The penalty's part in the score of a row of weight 1.
+        self._ridge = solution.penalty * self._slopes / size / size
 
     @cached_property
     def _scores(self) -> Array:
@@ -78,12 +73,6 @@ class Inference(BatchMeans):
         score -= weight[:, :, None] * self._ridge
         return np.concatenate([score, level[:, :, None]], axis=2)
 
-    @property
-    def _ridge(self) -> Array:
-        """The penalty's part in the score of a row of weight 1."""
-        ridge: Array = self._solution.penalty * self._slopes / self._size / self._size
-        return ridge
-
     def _whitened(self, scores: Array) -> Array:
         """Return the changes of weights and level that scores cause, times the total weight."""
         shape = scores.shape
@@ -96,9 +85,8 @@ class Inference(BatchMeans):
     def _changes(self) -> Array:
         """The change of standardised weights and level by each batch."""
         covered = self._split.weight.sum() / self._sums.weight
-        factor = self._spread_factor(covered)
-        changes: Array = np.sqrt(factor) * self._whitened(self._scores) / self._sums.weight
-        return changes
+        factor = np.sqrt(self._spread_factor(covered))
+        return np.asarray(factor * self._whitened(self._scores) / self._sums.weight)
 
     def _standardised(self, rows: Array) -> Array:
         aside = (rows - self._sums.mean[: self._columns]) / self._size
@@ -132,8 +120,7 @@ class Inference(BatchMeans):
         parts = np.diagonal(batches.scatter, axis1=1, axis2=2) / x / x / batches.weight.sum()
         parts = parts + share[:, None] * aside[:, :-1] ** 2
         least = MIN_VARYING * np.sum(parts**2, axis=0)
-        few: Array = ~self._constant & (parts.sum(axis=0) ** 2 < least)
-        return few
+        return np.asarray(~self._constant & (parts.sum(axis=0) ** 2 < least))
 
     @cached_property
     def _leverage(self) -> tuple[Array, Array]:
@@ -162,11 +149,8 @@ class Inference(BatchMeans):
         rest = np.maximum(lacks - whole / MIN_VARYING, 0.0) / (1.0 - 1.0 / MIN_VARYING)
         inflation = np.fmax(self._rows / self.effective_rows, 1.0)
         variances = self._squared_errors(self._sums) / self._sums.weight
-        variances *= self._rows / max(
-            self._rows - self._lost, 1
-        )  # of errors, in units of the target's
-        missing: Array = rest[:, None] * variances * inflation / self._sums.weight
-        return missing
+        variances *= self._rows / max(self._rows - self._lost, 1)  # of standardised errors
+        return np.asarray(rest[:, None] * variances * inflation / self._sums.weight)
 
     def _squared_errors(self, sums: Sums) -> Array:
         """Return the sum of squares of the errors of each target about their mean, in its units."""

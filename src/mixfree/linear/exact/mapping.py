@@ -49,5 +49,4 @@ class ColumnMap:
     def cancelled(self, before: Array, after: Array) -> Array:
         """Return which combinations are constant: their squares are only rounding errors."""
         size = np.sqrt(before) @ np.abs(self._matrix)
-        constant: Array = after < ROUNDING * size**2
-        return constant
+        return np.asarray(after < ROUNDING * size**2)

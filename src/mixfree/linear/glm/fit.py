@@ -100,16 +100,15 @@ class GlmFit(Fit):
 
     def successor(self) -> Self:
         """Return a copy that shares all rows and sums; only one of the two may be continued."""
-        twin = super().successor()
-        twin._sums, twin._sample = shallow(self._sums), self._sample.copy()
-        return twin
+        found = super().successor()
+        found._sums, found._sample = shallow(self._sums), self._sample.copy()
+        return found
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        twin = shallow(self)
-        twin._blocks, twin._sums = self._blocks.copy(), shallow(self._sums)
-        twin._sample = self._sample.copy()
-        return twin
+        found = self.successor()
+        found._blocks = self._blocks.copy()
+        return found
 
     def _check_targets(self, targets: Array) -> None:
         check_values(targets=targets)
@@ -258,10 +257,10 @@ class GlmFit(Fit):
             )
         samples, theirs = self.samples + other.samples, other.copy()
         if self.complete and not other.complete:
-            own = self.copy()
+            shorter = self.copy()
             for name in self.saved:
                 setattr(self, name, getattr(theirs, name))
-            theirs = own
+            theirs = shorter
         if theirs.complete:
             self._cut(*theirs._waiting)
         else:
@@ -279,33 +278,27 @@ class GlmFit(Fit):
 
         Bytes of memory hold fewer rows if there are more columns.
         """
-        twin = self._mapped(change)
-        twin.settings = replace(self.settings, columns=change.after)
-        twin.size = min(self.size, rows_of(self.memory, change.after, self._shape[0]))
-        twin._sums, twin._sample = self._sums.mapped(change), self._sample.shrunk(twin.size)
-        twin._sample.transform(change.rows)
+        found = self._mapped(change)
+        found.settings = replace(self.settings, columns=change.after)
+        found.size = min(self.size, rows_of(self.memory, change.after, self._shape[0]))
+        found._sums, found._sample = self._sums.mapped(change), self._sample.shrunk(found.size)
+        found._sample.transform(change.rows)
         slopes, level = np.split(self._reference, [self.columns], axis=1)
-        twin._reference = np.hstack([change.rows(slopes), level])
+        found._reference = np.hstack([change.rows(slopes), level])
         if not (change.places or self.complete):  # no weights of the new columns need predict alike
-            twin._update_reference(None)
-        if twin._filled >= twin._length():
-            waiting, twin._blocks = twin._waiting, Chunk.nothing(change.after)
-            twin._cut(*waiting)
-        return twin
-
-    def _flush(self) -> None:
-        """Fold the pending rows."""
-        if self._filled:
-            waiting, self._blocks = self._waiting, Chunk.nothing(self.columns)
-            self._take(*waiting)
+            found._update_reference(None)
+        if found._filled >= found._length():
+            waiting, found._blocks = found._waiting, Chunk.nothing(change.after)
+            found._cut(*waiting)
+        return found
 
     def restored(self, plain: Any, what: str) -> Self:
         """Return the fit from which ``plain`` was made, after checking it."""
-        twin = shallow(self)
-        twin.size = check_whole(plain["size"], "size of the state", most=2**31)
-        twin._sample = UniformSample(twin.size, (*plain["streams"], self.seed)[0])
-        twin._sums = StreamSums(*self._functions)
-        return Fit.restored(twin, plain, what)
+        found = shallow(self)
+        found.size = check_whole(plain["size"], "size of the state", most=2**31)
+        found._sample = UniformSample(found.size, (*plain["streams"], self.seed)[0])
+        found._sums = StreamSums(*self._functions)
+        return Fit.restored(found, plain, what)
 
     def check(self, what: str) -> None:
         """The sample is of the rows in the sums, and all targets suit the loss."""

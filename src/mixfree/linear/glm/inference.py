@@ -51,19 +51,13 @@ class GlmInference(BatchMeans):
         self, problem: Problem, point: Point, rows: int, batches: EqualBatches[Sums] | None
     ) -> None:
         length = 1 << (rows // BATCHES).bit_length() if batches is None else batches.length
-        unit = np.ones(len(point.theta))
-        super().__init__(problem.weights(point), rows, length, problem.rows.size, unit)
+        settings, size, unit = problem.rows.settings, problem.rows.size, np.ones(len(point.theta))
+        lost = int(problem.rows.varying.sum()) + settings.intercept
+        penalised = bool(problem.ridge or settings.l2)
+        super().__init__(problem.weights(point), rows, length, size, unit, lost, penalised)
         self._problem, self._point, self._batches = problem, point, batches
         # Slopes of the kept rows' losses, times their fractions of the stream's weight.
         self._slopes = point.slopes * (problem.rows.shares[:, None] / problem.rows.factor)
-
-    @property
-    def _lost(self) -> int:
-        return int(np.isfinite(self._size).sum()) + self._problem.rows.settings.intercept
-
-    @property
-    def _penalised(self) -> bool:
-        return bool(self._problem.ridge or self._problem.rows.settings.l2)
 
     @cached_property
     def _sums_of_batches(self) -> tuple[Array, Array]:

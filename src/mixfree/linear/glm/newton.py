@@ -49,8 +49,7 @@ class Correction(NamedTuple):
 
     def product(self, theta: Array) -> Array:
         """Multiply outputs × weights by the Hessian of the correction."""
-        found: Array = self.beta[:, -1:] * (theta @ self.quadratic)
-        return found
+        return np.asarray(self.beta[:, -1:] * (theta @ self.quadratic))
 
 
 @dataclass(eq=False)
@@ -152,8 +151,8 @@ class Point:
                 total[place, place] = block
         np.fill_diagonal(total, total.diagonal() + np.tile(self.objective.penalty, outputs))
         if (correction := self.objective.correction) is not None:
-            apart = np.eye(outputs) - (outputs > 1) / outputs  # weights sum to 0 over outputs
-            between = apart @ np.diag(correction.beta[:, -1]) @ apart
+            centred = np.eye(outputs) - (outputs > 1) / outputs  # weights sum to 0 over outputs
+            between = centred @ np.diag(correction.beta[:, -1]) @ centred
             total += np.kron(between, correction.quadratic)
         return np.asarray(total)
 
@@ -277,10 +276,8 @@ def _separates(point: Point, found: Point) -> bool:
 
 def zero_sums(weights: Array) -> Array:
     """Subtract the mean over outputs, to which softmax is invariant."""
-    if weights.shape[-2] == 1:
-        return weights
-    found: Array = weights - weights.mean(axis=-2, keepdims=True)
-    return found
+    alone = weights.shape[-2] == 1
+    return weights if alone else np.asarray(weights - weights.mean(axis=-2, keepdims=True))
 
 
 def _cholesky(matrix: Array, damping: float = 0.0) -> Array | None:

@@ -55,7 +55,5 @@ def assert_states_close(one, other, rtol):
         if value is None or isinstance(value, str):
             assert value == theirs[key]
         else:
-            scale = np.max(np.abs(theirs[key]), initial=1e-300)
-            np.testing.assert_allclose(
-                value, theirs[key], rtol=rtol, atol=rtol * scale, err_msg=key
-            )
+            atol = rtol * np.max(np.abs(theirs[key]), initial=1e-300)
+            np.testing.assert_allclose(value, theirs[key], rtol=rtol, atol=atol, err_msg=key)

@@ -20,10 +20,8 @@ def feed(output, count):
 def test_against_the_definition(count):
     w = ITERATES[:count]
     np.testing.assert_allclose(feed(Average(), count), w.mean(axis=0), rtol=1e-12)
-    weights = np.arange(1, count + 1)
-    np.testing.assert_allclose(
-        feed(WeightedAverage(), count), weights @ w / weights.sum(), rtol=1e-12
-    )
+    weighted = np.average(w, axis=0, weights=np.arange(1, count + 1))
+    np.testing.assert_allclose(feed(WeightedAverage(), count), weighted, rtol=1e-12)
     begun = 2 ** int(np.log2(count))
     tail = w[max(0, begun // 2 - 1) :]
     np.testing.assert_allclose(feed(TailAverage(), count), tail.mean(axis=0), rtol=1e-12)

@@ -186,9 +186,7 @@ def test_links_beside_the_site_lead_somewhere(name):
     for path, anchor in re.findall(r"\]\((?!https?:)([^)#]+)#?([^)]*)\)", text):
         assert (root / path).exists(), path
         if anchor:
-            heads = re.findall(
-                r"^#+ (.+)$", (root / path).read_text(encoding="utf-8"), re.MULTILINE
-            )
+            heads = re.findall(r"^#+ (.+)$", (root / path).read_text(encoding="utf-8"), re.M)
             slugs = [re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads]
             assert anchor in slugs, f"{path}#{anchor}"
 
@@ -211,7 +209,6 @@ def test_guarantees_have_the_tests_that_are_named():
     paths = [*Path(__file__).parent.rglob("*.py")]
     texts = "".join(path.read_text(encoding="utf-8") for path in paths)
     known = {*(path.name for path in paths), *re.findall(r"def (test_\w+)", texts)}
-    named = re.findall(
-        r"`(test_[\w.]+)`", (DOCS.parent / "SECURITY.md").read_text(encoding="utf-8")
-    )
+    text = (DOCS.parent / "SECURITY.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(test_[\w.]+)`", text)
     assert len(named) > 9 and {*named} <= known

@@ -22,10 +22,7 @@ def test_exact_answer_stands_beside_the_estimate(capsys):
 
 
 def test_defaults_are_those_of_python():
-    flags, arguments = (
-        inspect.signature(td).parameters,
-        inspect.signature(evaluate_policy).parameters,
-    )
+    flags, arguments = (inspect.signature(each).parameters for each in (td, evaluate_policy))
     for name in ("gamma", "samples", "policy", "radius", "method", "seed"):
         assert flags[name].default == arguments[name].default, name
 

@@ -15,8 +15,6 @@ from tests.helpers import needed
 from tests.linear.test_every_fit_reloads import frozen
 
 ROWS = 24
-
-
 COPIES = {
     "deepcopy": copy.deepcopy,
     "pickle": lambda model: pickle.loads(pickle.dumps(model)),
@@ -30,17 +28,13 @@ def data(sparse):
     return csr_array(x) if sparse else x, x @ np.arange(5.0) + rng.standard_normal(ROWS)
 
 
-def new(method):
-    options = needed(method, 2) if method in mf.methods() else {}
-    return StreamRegressor(method=method, options=options or None)
-
-
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("method", [*mf.methods(), "exact"])
 def test_copies_at_every_sample_go_on_with_the_same_bits(method, sparse):
     """A view that is severed from what it views gave a squared error of 520 instead of 437."""
     x, y = data(sparse)
-    models = {name: new(method) for name in (None, *COPIES)}
+    options = (needed(method, 2) or None) if method in mf.methods() else None
+    models = {name: StreamRegressor(method=method, options=options) for name in (None, *COPIES)}
     for i in range(ROWS):
         for name in models:
             models[name].partial_fit(x[i : i + 1], y[i : i + 1])

@@ -179,9 +179,7 @@ def test_mapped_fits_of_other_losses(loss):
     close(learnt(loss, (x, y), l2=1e-4).mapped(T).weights, direct.weights, 1e-5)
     mapped = learnt(loss, (x, y), l2=1e-4, memory=400).mapped(T)
     lost = np.mean(mapped.losses(x @ T, y) - direct.losses(x @ T, y))
-    gained = np.mean(loss.value(np.zeros_like(direct.predict(x @ T)), y)) - np.mean(
-        direct.losses(x @ T, y)
-    )
+    gained = np.mean(loss.value(np.zeros_like(direct.predict(x @ T)), y) - direct.losses(x @ T, y))
     assert lost < 0.05 * gained, (lost, gained, mapped.gap)
     assert np.isfinite(mapped.inference.conf_int()).all()
     mapped.advance(x @ T, y)

@@ -81,9 +81,8 @@ def test_points_are_the_same_function_and_gradients_its_gradient(intercepts):
     before = predictions(x, (rows - old.shift) / old.scale, outputs)
     there, back = (Rescaling(outputs, intercepts, *pair) for pair in ((old, new), (new, old)))
     moved = there.function(x)
-    np.testing.assert_allclose(
-        predictions(moved, (rows - new.shift) / new.scale, outputs), before, rtol=1e-10
-    )
+    after = predictions(moved, (rows - new.shift) / new.scale, outputs)
+    np.testing.assert_allclose(after, before, rtol=1e-10)
     np.testing.assert_allclose(back.function(moved), x, rtol=1e-10)
     # A gradient is slope · row, and rows change units as they are standardised.
     slope = rng.standard_normal(outputs)
@@ -125,9 +124,8 @@ def test_a_pending_window_goes_on_in_new_units():
             gradient = slopes[i] * in_units(rows, new)[i]
             expected += opt.gradient.weight(position, length) * gradient
         if opt.pending:
-            np.testing.assert_allclose(
-                opt.state_dict()["gradient"]["sum"], expected, rtol=1e-9, atol=1e-9
-            )
+            found = opt.state_dict()["gradient"]["sum"]
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
         np.testing.assert_array_equal(opt.x, Rescaling(1, 1, old, new).points(x))
         assert opt.samples == cut
     assert windows > 20

@@ -255,11 +255,8 @@ def test_columns_that_give_the_target_away_are_named(tmp_path, capsys, target):
     write(pa.table(data), tmp_path / "d.parquet")
     assert fit(tmp_path / "d.parquet") == 0
     out = capsys.readouterr().out
-    said = (
-        "'y' is computed from other columns, up to rounding: 'one';"
-        if target == "copy"
-        else "'one' alone explains 100 % of"
-    )
+    computed = "'y' is computed from other columns, up to rounding: 'one';"
+    said = computed if target == "copy" else "'one' alone explains 100 % of"
     assert f"warning    {said}" in out
     assert out.count("--leave-out") == 1
     assert fit(tmp_path / "d.parquet", "--leave-out", "o*") == 0
@@ -304,11 +301,9 @@ def test_a_new_number_among_classes_says_how_to_regress(tmp_path, capsys):
     y = [0, 1] * 6000 + [7]
     write(pa.table({"x": np.arange(12_001) % 5 + 0.5, "y": y}), tmp_path / "d.parquet")
     assert fit(tmp_path / "d.parquet") == 2
-    error = capsys.readouterr().err
-    assert (
-        "row 12001, column 'y' has the unknown class '7'; the classes are 0, 1: give all" in error
-    )
-    assert "as --set classes, or --loss squared to predict a number" in error
+    said = capsys.readouterr().err
+    assert "row 12001, column 'y' has the unknown class '7'; the classes are 0, 1: give all" in said
+    assert "as --set classes, or --loss squared to predict a number" in said
     for options in (["--loss", "squared"], ["--set", "classes=0,1,7"]):
         assert fit(tmp_path / "d.parquet", *options) == 0
 
@@ -349,10 +344,8 @@ def test_a_last_line_without_a_newline_is_a_row_until_it_grows(tmp_path, capsys,
     path.write_text(text + last.replace("3}", "357}").replace("3,3", "3,357") + "\n")
     capsys.readouterr()
     assert fit(path, "--resume") == 2
-    assert (
-        "has changed in the last line since the model learnt from it: give"
-        in capsys.readouterr().err
-    )
+    said = "has changed in the last line since the model learnt from it: give"
+    assert said in capsys.readouterr().err
 
 
 def test_a_small_file_does_not_need_a_large_memory(tmp_path, capsys):
@@ -419,10 +412,8 @@ def test_classes_given_as_numbers_or_truth_values(tmp_path, capsys):
     (tmp_path / "d.csv").write_text("x,y\n" + rows)
     assert look(tmp_path / "d.csv", classes=("10", "2.0", "1")).encoder.classes == ["1", "2", "10"]
     assert fit(tmp_path / "d.csv", "--set", "classes=1,1.0") == 2
-    assert (
-        "classes must be different values as in the target, not '1', '1.0'"
-        in capsys.readouterr().err
-    )
+    said = "classes must be different values as in the target, not '1', '1.0'"
+    assert said in capsys.readouterr().err
     (tmp_path / "d.csv").write_text("x,y\n1,True\n2,False\n4,True\n")
     assert fit(tmp_path / "d.csv", "--set", "classes=True,False") == 0
 

@@ -251,9 +251,8 @@ def test_only_earlier_outputs_are_replaced(tmp_path, fitted, capsys):
             before = (tmp_path / name).read_bytes()
             if name != "m2" or other != model:
                 assert run(*command, tmp_path / name) == 2, name
-                assert "no earlier output of this kind: give another name, or --force" in (
-                    capsys.readouterr().err
-                )
+                said = "no earlier output of this kind: give another name, or --force"
+                assert said in capsys.readouterr().err
             assert (tmp_path / name).read_bytes() == before
         assert run(*command, tmp_path / name, "--force") == 0, name
         assert run(*command, tmp_path / name) == 0, name
@@ -489,9 +488,8 @@ def test_a_change_of_the_stream_is_told_from_noise(tmp_path, capsys):
     x, noise, *others = rng.standard_normal((10, 4000))
     for slope, changed in ((np.zeros(4000), False), (np.repeat([1.0, -1.0], 2000), True)):
         columns = {f"z{k}": other for k, other in enumerate(others)}
-        model, out = said_of(
-            capsys, tmp_path, pa.table({**columns, "x": x, "y": slope * x + noise})
-        )
+        columns |= {"x": x, "y": slope * x + noise}
+        model, out = said_of(capsys, tmp_path, pa.table(columns))
         metrics = json_of(capsys, "inspect", model)["metrics"]
         ahead, constant = metrics["test_then_train"], metrics["test_then_train_constant"]
         assert ahead["loss"] > constant["loss"]

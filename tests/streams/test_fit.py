@@ -12,6 +12,7 @@ from mixfree.sklearn import StreamClassifier, StreamRegressor
 from mixfree.streams import StreamFit
 from mixfree.streams.fit.reservoir import Reservoir
 from mixfree.streams.read import formats
+from tests.helpers import assert_same_bits
 from tests.streams.data import run, table, write
 
 CSV = ["--format", "csv"]
@@ -24,12 +25,6 @@ def fit(*arguments, target="load", quiet=True):
 def bits(path):
     fit = StreamFit.load(path)
     return fit.learner.weights.tobytes(), fit.used
-
-
-def same_timeline(one, other):
-    """Whether two fits have bitwise the same timeline."""
-    mine, its = one.timeline.plain(), other.timeline.plain()
-    return all(np.asarray(mine[name]).tobytes() == np.asarray(its[name]).tobytes() for name in its)
 
 
 def bits_of(estimator):
@@ -56,9 +51,8 @@ def test_a_late_gap_among_doubles_is_that_of_a_null(tmp_path, capsys):
     v, late = data["v"].to_numpy().copy(), slice(7000, 7020)
     v[late] = np.nan
     for name, nulls in (("nan", False), ("null", True)):
-        path = write(
-            data.set_column(1, "v", pa.array(v, from_pandas=nulls)), tmp_path / "d.parquet"
-        )
+        gaps = data.set_column(1, "v", pa.array(v, from_pandas=nulls))
+        path = write(gaps, tmp_path / "d.parquet")
         assert fit(path, "--model", tmp_path / name) == 0
         fits.append(StreamFit.load(tmp_path / name))
     one, two = fits
@@ -149,12 +143,10 @@ def test_resuming_gives_the_same_bits_wherever_it_was_cut(tmp_path, monkeypatch,
     assert len(saves) > 5
     assert bits(tmp_path / "m") == bits(tmp_path / "whole")
     found = StreamFit.load(tmp_path / "m")
-    assert same_timeline(found, whole)
+    assert_same_bits(found.timeline.plain(), whole.timeline.plain())
     if options == OPTIONS["exact"]:
-        assert (
-            found.learner.inference.conf_int().tobytes()
-            == whole.learner.inference.conf_int().tobytes()
-        )
+        ends = [each.learner.inference.conf_int().tobytes() for each in (found, whole)]
+        assert ends[0] == ends[1]
     if options == OPTIONS["forgetting"]:
         assert found.learner.forgetting.history == whole.learner.forgetting.history
 

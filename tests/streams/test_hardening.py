@@ -196,9 +196,8 @@ def test_an_arrow_file_that_is_damaged_or_becomes_shorter(tmp_path):
     texts = pa.array(["ab", "cd", "ef"] * 50)
     offsets = np.frombuffer(texts.buffers()[1], np.int32).copy()
     offsets[7] = 2**30
-    broken = pa.Array.from_buffers(
-        pa.string(), 150, [None, pa.py_buffer(offsets), texts.buffers()[2]]
-    )
+    buffers = [None, pa.py_buffer(offsets), texts.buffers()[2]]
+    broken = pa.Array.from_buffers(pa.string(), 150, buffers)
     data = pa.table({"c": broken, "y": np.arange(150.0)})
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, data.schema) as writer:
         writer.write_table(data)

@@ -45,15 +45,12 @@ def check_same(found, alone):
     assert found.encoder.left_out == alone.encoder.left_out
     assert found.read_record.state_dict() == alone.read_record.state_dict()
     # The course of the stream is whole and in order; nothing of it was predicted ahead.
-    course = found.timeline
+    course, other = found.timeline, alone.timeline
     assert (course.rows, course.tested) == (11_998, 0)
-    assert course.total("target") / 11_998 + course.origin == pytest.approx(
-        alone.timeline.total("target") / 11_998 + alone.timeline.origin
-    )
-    assert (course.bins.least[0], course.bins.greatest.max()) == (
-        alone.timeline.bins.least[0],
-        alone.timeline.bins.greatest.max(),
-    )
+    means = [each.total("target") / 11_998 + each.origin for each in (course, other)]
+    assert means[0] == pytest.approx(means[1])
+    assert course.bins.least[0] == other.bins.least[0]
+    assert course.bins.greatest.max() == other.bins.greatest.max()
     # Batches are cut elsewhere: standard errors are those of other 32 to 64 batches.
     noise = 4.0 / np.sqrt(2.0 * 32)
     ratio = found.model.learner.inference.bse / alone.model.learner.inference.bse
@@ -71,9 +68,9 @@ def test_two_workers_find_what_one_process_finds(data, alone, tmp_path, capsys):
     check_same(found, alone)
     # Reservoirs with the same seed in every part would keep the same places of each.
     assert len(np.unique(found.reservoir.rows, axis=0)) == 2048
-    assert found.reservoir.rows[:, 0].mean() == pytest.approx(
-        np.nanmean(table(12_000)["u"]), abs=5.0 * np.std(table(12_000)["u"]) / np.sqrt(2048)
-    )
+    u = np.asarray(table(12_000)["u"])
+    error = u.std() / np.sqrt(2048)
+    assert found.reservoir.rows[:, 0].mean() == pytest.approx(u.mean(), abs=5.0 * error)
     assert run("fit", data, "--missing", "skip", "--model", model, "--resume") == 0
 
 
@@ -97,11 +94,6 @@ def test_what_cannot_be_divided_is_fitted_at_once_and_said_to_be(tmp_path, capsy
     assert "no intervals" not in out
     assert run("fit", path, "--model", tmp_path / "m", "--workers", 1) == 0
     assert "workers    none\n" in capsys.readouterr().out
-
-
-def begun(data):
-    source = Source(find_files([str(data)]))
-    return StreamFit.begin(source, FitPlan("load", missing="skip")), source
 
 
 def test_what_is_wrong_in_a_part_is_told_with_its_place(data, tmp_path, capsys):
@@ -160,8 +152,8 @@ def test_an_address_is_that_of_a_cluster(tmp_path, monkeypatch, capsys):
 @pytest.mark.slow
 def test_a_dask_cluster_of_which_a_worker_is_killed(data, alone):
     """Catches parts of a killed worker that are lost, or merged twice."""
-    fit, source = begun(data)
-    seen, killed = [], []
+    source = Source(find_files([str(data)]))
+    fit, seen, killed = StreamFit.begin(source, FitPlan("load", missing="skip")), [], []
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None
     ) as cluster:

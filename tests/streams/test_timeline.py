@@ -173,9 +173,8 @@ def test_measures_of_a_regression_are_those_of_scikit_learn(tmp_path):
     assert found["rmse"] ** 2 == pytest.approx(np.mean((y[CHUNK:] - ahead) ** 2))
     found, kept = metrics(fit)["in_sample"], fit.reservoir
     assert found["r2"] == pytest.approx(r2_score(y, fit.learner.predict(x[:, None])))
-    assert found["mae"] == pytest.approx(
-        mean_absolute_error(kept.targets, fit.learner.predict(kept.rows))
-    )
+    predicted = fit.learner.predict(kept.rows)
+    assert found["mae"] == pytest.approx(mean_absolute_error(kept.targets, predicted))
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -219,9 +218,8 @@ def test_the_best_constant_has_the_least_loss(loss):
         targets = np.where(targets > 0.0, 1.0, -1.0) if isinstance(loss, Logistic) else targets
     best, no_rows = best_constant(loss, targets), np.zeros((len(targets), 0))
     least = compare(loss, best, no_rows, targets).losses.mean()
-    for moved in (
-        rng.standard_normal((200, *best.shape)) * rng.choice([1e-4, 0.1, 20.0], 200)[:, None, None]
-    ):
+    steps = rng.standard_normal((200, *best.shape))
+    for moved in steps * rng.choice([1e-4, 0.1, 20.0], (200, 1, 1)):
         assert compare(loss, best + moved, no_rows, targets).losses.mean() > least - 1e-12
 
 
@@ -255,10 +253,8 @@ def test_the_weights_that_predict_are_renewed_at_row_counts_that_batches_do_not_
     """Updating the weights every 1,000 rows of a long stream would cost more than learning."""
     rng = np.random.default_rng(5)
     x = rng.standard_normal(13_000)
-    at = []
-    renew = Timeline.renew
-    monkeypatch.setattr(
-        Timeline, "renew", lambda self, *given: at.append(self.rows) or renew(self, *given)
-    )
+    at, renew = [], Timeline.renew
+    seen = lambda self, *given: at.append(self.rows) or renew(self, *given)  # noqa: E731
+    monkeypatch.setattr(Timeline, "renew", seen)
     fitted(tmp_path, {"x": x, "y": x + rng.standard_normal(len(x))}, loss=loss)
     assert at == rows

@@ -177,8 +177,7 @@ class ExactLearner:
     def grow(self, columns: int) -> None:
         """Add columns, so that there are ``columns``; they were 0 in all rows so far."""
         columns = check_whole(columns, "columns", least=self.columns)
-        grown = self.placed(np.arange(self.columns), columns)
-        vars(self).update(vars(grown))
+        vars(self).update(vars(self.placed(np.arange(self.columns), columns)))
 
     def placed(self, places: npt.ArrayLike, columns: int) -> Self:
         """Return a learner of ``columns`` columns, where column i of this one is ``places[i]``.
@@ -252,10 +251,9 @@ class ExactLearner:
     def mean_interval(self, rows: Any, level: float = 0.95) -> tuple[Array, Array]:
         """Return the ends of intervals of the predicted means, each shaped like predictions."""
         dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
-        inference = self.inference
-        half = inference.quantile(1.0 - level) * inference.mean_error(dense)
-        middle = self.predict(dense)
-        half = half.reshape(middle.shape)
+        inference, middle = self.inference, self.predict(dense)
+        errors = inference.mean_error(dense).reshape(middle.shape)
+        half = inference.quantile(1.0 - level) * errors
         return middle - half, middle + half
 
     def profile(self) -> Profile | None:

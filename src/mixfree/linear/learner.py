@@ -213,9 +213,8 @@ class Learner:
         """Restore the state of a learner of the same arguments; an error changes nothing."""
         if not isinstance(state, Mapping) or state.keys() != {"optimizer", "sparse", "scale"}:
             raise ValueError("state must be of an iterative learner")
-        scale = self._scale
-        if self._may_do_without_scale and state["scale"] is None:
-            scale = None
+        without = self._may_do_without_scale and state["scale"] is None
+        scale = None if without else self._scale
         if (scale is None) != (state["scale"] is None):
             raise ValueError("state and learner differ in scale: only one of the two standardises")
         if scale is not None:

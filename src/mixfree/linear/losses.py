@@ -55,6 +55,10 @@ class Family(Loss):
         """Return ∂ℓ/∂prediction."""
         return self.parts(prediction, target)[1]
 
+    def curvature(self, prediction: Any, target: Any) -> Any:
+        """Return ∂²ℓ/∂prediction²."""
+        return self.parts(prediction, target)[2]
+
     def at(self, z: Array, targets: Array) -> tuple[Array, Array, Array]:
         """Return values of rows, and derivatives and curvatures, rows × outputs as ``z``."""
         if self.outputs > 1:

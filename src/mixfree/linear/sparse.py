@@ -171,7 +171,7 @@ class SparseLinear(State):
         (told, slots, inside), draws = memory, self._plan.gradient.draws
         loss, width, old = self._loss, rows.shape[1], self._rows
         settings = compiled_loss(loss), np.zeros(loss.outputs), width, self._width - width
-        aims, factors = _own(targets), _own([] if weights is None else weights)
+        aims, factors = _typed(targets), _typed([] if weights is None else weights)
         samples = (*_arrays(rows), aims, factors)
         kept = (*_arrays(old), *self.memory.columns) if self.memory.columns else samples
         longest = 1 + max(int(np.diff(each[2]).max(initial=0)) for each in (samples, kept))
@@ -194,10 +194,10 @@ class SparseLinear(State):
 
 def _arrays(rows: Any) -> tuple[Array, Array, Array]:
     """Values, columns and row starts."""
-    return _own(rows.data), _own(rows.indices, np.int32), _own(rows.indptr, np.int64)
+    return _typed(rows.data), _typed(rows.indices, np.int32), _typed(rows.indptr, np.int64)
 
 
-def _own(values: Any, dtype: Any = np.float64) -> Array:
+def _typed(values: Any, dtype: Any = np.float64) -> Array:
     """The array as code is compiled for it: one that cannot be written to has another type."""
     return np.require(values, dtype, ("C", "A", "W"))
 

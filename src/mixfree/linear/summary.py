@@ -79,11 +79,9 @@ class Summary:
 
     def _table(self) -> list[str]:
         rows = [self.head, *self.cells()]
-        widths = [max(len(row[k]) for row in rows if k < len(row)) for k in range(len(rows[0]))]
+        width = [max(len(row[k]) for row in rows if k < len(row)) for k in range(len(rows[0]))]
         return [
-            "  ".join(
-                f"{cell:{'>' if k else ''}{widths[k]}}" for k, cell in enumerate(row)
-            ).rstrip()
+            "  ".join(f"{cell:{'>' if k else ''}{width[k]}}" for k, cell in enumerate(row)).rstrip()
             for row in rows
         ]
 

@@ -23,10 +23,8 @@ def test_sums_are_those_of_the_matrix(offset):
     np.testing.assert_array_equal(dense[:, [0, 2, 4, 5, 7, 8]], chosen[:, [0, 2, 4, 5, 7, 8]])
     before = Sums.nothing(9, 1)
     for part in (slice(0, 200), slice(200, 500)):
-        found, expected = (
-            rows[part].sums(targets[part], before),
-            sums_of(dense[part], targets[part]),
-        )
+        found = rows[part].sums(targets[part], before)
+        expected = sums_of(dense[part], targets[part])
         for mine, its in zip(found._arrays, expected._arrays, strict=True):
             np.testing.assert_allclose(mine, its, rtol=1e-9, atol=1e-7)
         before = found

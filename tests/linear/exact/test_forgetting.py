@@ -76,9 +76,8 @@ def test_blocks_are_predicted_by_weights_with_the_penalty():
         w = direct(x[seen], y[seen], 50.0, lambda weight, p=prior: p + 0.5 * weight, True)
         weights = np.repeat(0.5 ** (np.arange(start, 0, -BLOCK) / 50.0), BLOCK)
         level = np.average(y[seen] - x[seen] @ w, weights=weights)
-        lost = lost * 0.5 ** (BLOCK / LOSS_HALF_LIFE) + 0.5 * np.sum(
-            (y[now] - x[now] @ w - level) ** 2
-        )
+        errors = y[now] - x[now] @ w - level
+        lost = lost * 0.5 ** (BLOCK / LOSS_HALF_LIFE) + 0.5 * errors @ errors
     total = np.sum(0.5 ** (np.arange(256 - BLOCK) / LOSS_HALF_LIFE))
     assert added(x, y, l2=0.5).mean_losses[50.0] == pytest.approx(lost / total, rel=1e-9)
 

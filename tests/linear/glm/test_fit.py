@@ -133,9 +133,8 @@ def test_same_bits_however_the_rows_are_cut_and_after_saving(loss, rows):
     whole = fitted(loss, x, y, memory=640)
     expected = whole.weights()
     for chunk in (1, 17, 641) if rows < 1_000 else (97, 640):
-        np.testing.assert_array_equal(
-            fitted(loss, x, y, chunk=chunk, memory=640).weights(), expected
-        )
+        found = fitted(loss, x, y, chunk=chunk, memory=640).weights()
+        np.testing.assert_array_equal(found, expected)
     first = fitted(loss, x[: rows - 333], y[: rows - 333], memory=640)
     first.weights()  # asking changes nothing
     second = GlmFit(loss, x.shape[1], memory=640)
@@ -222,9 +221,7 @@ def test_one_value_that_stands_for_a_missing_one_costs_its_column_alone(loss, se
     settings = {"chunk": 700, "memory": 500, "seed": seed}
     fit, others = (fitted(loss, each, y, **settings) for each in (rows, x[:, 1:]))
     assert fit.weights()[:, 0] == pytest.approx(0.0, abs=1e-30)
-    lost = [
-        objective(loss, each.weights()[:, -x.shape[1] :], x[:, 1:], y) for each in (fit, others)
-    ]
+    lost = [objective(loss, f.weights()[:, -x.shape[1] :], x[:, 1:], y) for f in (fit, others)]
     assert lost[0] < lost[1] + 3 * max(fit.inference.gap.upper, others.inference.gap.upper)
 
 

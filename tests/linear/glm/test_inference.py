@@ -64,9 +64,7 @@ def test_the_choice_of_the_kept_rows_is_part_of_the_error(monkeypatch):
 
     error = math.sqrt(0.95 * 0.05 / (60 * 2))
     assert np.mean([held(seed) for seed in range(60)]) >= 0.95 - 4.0 * error
-    monkeypatch.setattr(
-        ControlVariates, "sampling_errors", lambda self, point: 0.0 * point.theta[None]
-    )
+    monkeypatch.setattr(ControlVariates, "sampling_errors", lambda _, at: 0.0 * at.theta[None])
     assert np.mean([held(seed) for seed in range(60)]) < 0.95 - 5.0 * error
 
 
@@ -185,9 +183,8 @@ def test_too_few_rows_have_unbounded_intervals_and_a_remark():
         inference = inferred(Logistic(), x[:rows], y[:rows])
         assert np.isinf(inference.bse).all() and np.isinf(inference.mean_error(x[:2])).all()
         assert math.isnan(inference.effective_rows)
-        assert (
-            inference.remark == f"no intervals: {rows} rows make {rows} batches, and 8 are needed"
-        )
+        said = f"no intervals: {rows} rows make {rows} batches, and 8 are needed"
+        assert inference.remark == said
 
 
 def test_independent_rows_have_the_errors_of_the_sandwich():

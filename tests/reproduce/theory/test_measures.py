@@ -82,9 +82,8 @@ def test_an_equality_is_decided_by_the_worst_interval():
     """Catches a claim that holds because nothing is known, and one that only excess refutes."""
     exact, wide = [1.0, 1.01, 0.99, 1.0], [0.7, 1.3, 0.8, 1.2]
     for other, holds in ((exact, True), ([0.5] * 4, False), ([1.5] * 4, False), (wide, None)):
-        assert (
-            equality_claim("t", {"a": (exact, [1.0] * 4), "b": (other, [1.0] * 4)}).holds is holds
-        )
+        found = equality_claim("t", {"a": (exact, [1.0] * 4), "b": (other, [1.0] * 4)})
+        assert found.holds is holds
     assert equality_claim("t", {"a": ([2.0], [1.0])}).holds is None
 
 

@@ -63,9 +63,8 @@ class SquaredFit(Fit):
 
     def _no_sums(self, columns: int) -> StreamSums:
         """Return sums of no rows; not few rows per batch, since a batch has columns² sums."""
-        return StreamSums(
-            columns, 1, max(block_lengths(columns)[0], 4 * columns), memory=self._memory
-        )
+        expected = max(block_lengths(columns)[0], 4 * columns)
+        return StreamSums(columns, 1, expected, memory=self._memory)
 
     def _complete(self, short: bool = False) -> tuple[StreamSums, Windows]:
         """Return sums and windows with the pending rows; with short batches for these alone."""

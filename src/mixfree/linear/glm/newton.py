@@ -290,10 +290,9 @@ def _cholesky(matrix: Array, damping: float = 0.0) -> Array | None:
     size = np.maximum(np.abs(diagonal), 1e-6 * least)
     np.fill_diagonal(lifted, diagonal + max(JITTER, damping) * size)
     try:
-        lower: Array = linalg.cholesky(lifted, lower=True, overwrite_a=True, check_finite=False)
+        return np.asarray(linalg.cholesky(lifted, lower=True, overwrite_a=True, check_finite=False))
     except linalg.LinAlgError:
         return None
-    return lower
 
 
 def _positive(matrix: Array) -> Array:

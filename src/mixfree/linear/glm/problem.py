@@ -52,7 +52,7 @@ class Problem:
     def curvature(self) -> float:
         """The curvature of small residuals, whose unit is that of the ridge; 1 with a link."""
         loss = self.rows.settings.loss
-        return float(loss.parts(0.0, 0.0)[2]) if loss.of_residuals else 1.0
+        return float(loss.curvature(0.0, 0.0)) if loss.of_residuals else 1.0
 
     def weights(self, point: Point) -> Array:
         """Return the weights of a fit in the units of the rows."""

@@ -60,11 +60,9 @@ class Kept:
     def __len__(self) -> int:
         return len(self.targets)
 
-    def take(self, places: Any) -> "Kept":
+    def take(self, which: Any) -> "Kept":
         """Return some of the rows: copies for an array of places, views for a slice."""
-        return Kept(
-            self.rows[places], self.targets[places], self.weights[places], self.before[places]
-        )
+        return Kept(self.rows[which], self.targets[which], self.weights[which], self.before[which])
 
 
 class Rows:

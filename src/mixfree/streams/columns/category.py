@@ -53,8 +53,7 @@ class Category(Column):
         code = {key: n for n, (key, at) in enumerate(self.places.items()) if grow or at >= 0}
         at = [code.get(self.moved(key) or "", UNKNOWN) if key else MISSING for key in keys]
         which = different.indices.fill_null(len(at)).to_numpy(zero_copy_only=False)
-        entries: Array = np.array([*at, MISSING]).take(which)
-        return entries
+        return np.asarray(np.array([*at, MISSING]).take(which))
 
     def add(self, keys: list[str], too_many: bool = False) -> None:
         """Add texts; if there are too many, hash all of them, or leave them out."""

@@ -85,9 +85,7 @@ class Time(Column):
 
     def values(self, batch: Any) -> Any:
         """Return the values of a batch, or of each part."""
-        return (
-            [decoded(batch.column(p)) for p in self.parts] if self.parts else super().values(batch)
-        )
+        return [decoded(batch[p]) for p in self.parts] if self.parts else super().values(batch)
 
     def parse(self, values: Any, grow: bool) -> Array:
         """Return NumPy times, NaT where missing."""

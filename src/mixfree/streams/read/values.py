@@ -112,5 +112,4 @@ def doubles(values: Any) -> Array:
     """Return an array from :func:`numbers_in` as NumPy doubles, NaN where missing."""
     if not values.null_count:  # `to_numpy` imports pandas, which takes 0.2 s
         return np.from_dlpack(values)
-    found: Array = values.to_numpy(zero_copy_only=False)
-    return found
+    return np.asarray(values.to_numpy(zero_copy_only=False))

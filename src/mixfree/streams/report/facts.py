@@ -84,9 +84,7 @@ class Facts:
         if fit.encoder.classes is not None or fit.used <= rows.shape[1] + 1:
             return False
         size, of = np.abs(learner.weights[0, : rows.shape[1]]), np.column_stack([rows, targets])
-        stored, summed = (
-            np.abs(each).mean(axis=0) @ [*size, 1.0] for each in (of, of - of.mean(0))
-        )
+        stored, summed = (np.abs(each).mean(0) @ [*size, 1.0] for each in (of, of - of.mean(0)))
         bound = STORED * stored + ROUNDING * summed
         return bool(self.metrics["in_sample"]["rmse"] <= bound)
 

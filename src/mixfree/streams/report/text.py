@@ -124,9 +124,8 @@ def weights(facts: Facts, top: int) -> Iterator[str]:
 def write_weights(facts: Facts, path: str | os.PathLike[str]) -> int:
     """Write all weights to a CSV file atomically; return their number."""
     text = io.StringIO()
-    rows = [
-        [*each[:2], *("" if n != n else repr(n) for n in each[2:])] for each in facts.summary.lines
-    ]
+    lines = facts.summary.lines
+    rows = [[*each[:2], *("" if n != n else repr(n) for n in each[2:])] for each in lines]
     csv.writer(text, lineterminator="\n").writerows(rows)
     with replacing(path) as file:
         file.write(HEADER.lstrip() + text.getvalue().encode())

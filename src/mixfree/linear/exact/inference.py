@@ -22,7 +22,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.equal_batches import EqualBatches
 from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares, Levels
 from mixfree.linear.exact.blocks import Chunk
-from mixfree.linear.exact.solve import Solution
+from mixfree.linear.exact.solve import Solution, inverse_times
 from mixfree.linear.exact.sums import Sums, stacked
 
 TINY = np.finfo(np.float64).tiny
@@ -78,7 +78,8 @@ class Inference(BatchMeans):
         shape = scores.shape
         flat = scores.reshape(-1, shape[-1]).copy()
         if self._columns:
-            flat[:, :-1] = self._solution.inverse(np.ascontiguousarray(flat[:, :-1].T)).T
+            fit, right = self._solution, np.ascontiguousarray(flat[:, :-1].T)
+            flat[:, :-1] = inverse_times(fit.scale, fit.factor, fit.values, right).T
         return flat.reshape(shape)
 
     @cached_property

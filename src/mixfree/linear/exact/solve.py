@@ -38,10 +38,6 @@ class Solution:
         """Number of directions that the rows determine."""
         return int(self.factor.shape[1])
 
-    def inverse(self, vectors: Array) -> Array:
-        """Multiply vectors of standardised columns by the inverse of (correlations + ridge)."""
-        return inverse_times(self.scale, self.factor, self.values, vectors)
-
 
 def solve(
     sums: Sums, *, l2: float | Array = 0.0, intercept: bool = True, rough: bool = False

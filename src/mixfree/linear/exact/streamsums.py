@@ -54,9 +54,8 @@ class StreamSums(State):
     @property
     def last(self) -> Sums:
         """The sums of the last rows."""
-        return (
-            self.batches.items[-1] if len(self.batches) and not self.current.rows else self.current
-        )
+        between = len(self.batches) and not self.current.rows
+        return self.batches.items[-1] if between else self.current
 
     def add(self, rows: Any, targets: Array, weights: Array | None) -> None:
         """Add rows in order, as contiguous matrices."""

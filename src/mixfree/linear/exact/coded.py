@@ -60,7 +60,7 @@ class Coded:
     def write(self, out: Array) -> None:
         """Write the other columns to a matrix."""
         for place, values in zip(self.at, self.numbers, strict=True):
-            out[:, place] = values
+            out[..., place] = values.reshape(out.shape[:-1])
 
     toarray = __array__
 
@@ -105,7 +105,7 @@ class Coded:
             for place, (values, zero) in enumerate(zip(columns, origin, strict=True)):
                 np.subtract(values, zero, out=centred[:, place])
             centred[:, k] = 1.0
-            gram += centred.T @ centred
+            gram += np.dot(centred.T, centred)
             places = np.empty((len(centred), len(sizes)), np.int32)
             for place, codes in enumerate(self.codes):
                 np.add(codes[here], firsts[place], out=places[:, place], casting="unsafe")

@@ -157,13 +157,14 @@ def _sums_about(
     # NumPy multiplies a matrix with itself in half the time, symmetric to the last bit, and with
     # the same bits whether its rows or its columns are contiguous.
     by_row = isinstance(x, np.ndarray) and x.flags.c_contiguous
-    z = np.empty((n, width), order="C" if by_row else "F")  # x, y and 1
+    size = (blocks, n // blocks) if blocks > 1 else (n,)
+    shape = (*size, width) if by_row else (*size[:-1], width, size[-1])
+    z = np.empty(shape) if by_row else np.empty(shape).swapaxes(-1, -2)  # x, y and 1
     if isinstance(x, np.ndarray):
-        z[:, :columns] = x
+        z[..., :columns] = x.reshape(*size, columns)
     else:
         x.write(z)
-    z[:, columns:-1], z[:, -1] = y, 1.0
-    z = z.reshape(blocks, n // blocks, width) if blocks > 1 else z
+    z[..., columns:-1], z[..., -1] = y.reshape(*size, y.shape[1]), 1.0
     if origin is not None:
         z[..., :-1] -= origin[..., None, :]
     weight = np.full(z.shape[:-2], float(n // blocks))
@@ -171,7 +172,8 @@ def _sums_about(
         w = weights.reshape(z.shape[:-1])
         weight = np.asarray(w.sum(-1))
         z *= np.sqrt(w)[..., None]
-    gram = z.swapaxes(-1, -2) @ z
+    # Unlike @, dot lets other threads go on.
+    gram = np.stack([np.dot(a.T, a) for a in z]) if blocks > 1 else np.dot(z.T, z)
     total, diagonal = gram[..., -1, :-1], _diagonal(gram)[..., :-1]
     mean = total / weight[..., None]
     far = total * mean

@@ -148,7 +148,7 @@ class GlmFit(Fit):
     def _predictions(self, rows: Array) -> Array:
         """Predict rows by the reference weights."""
         most = self.settings.loss.largest
-        z: Array = rows @ self._reference[:, : self.columns].T
+        z: Array = np.dot(rows, self._reference[:, : self.columns].T)
         z += self._reference[:, self.columns :].T.sum(axis=0)
         # Such predictions are far from all targets: a column that hardly varied became huge.
         return np.clip(z, -most, most, out=z)

@@ -110,11 +110,11 @@ def figures(facts: Facts, course: Course, effects: Sequence[Line]) -> dict[str, 
     """Return the figures of a page by name."""
     encoder, found = facts.fit.encoder, facts.correlation
     unit = encoder.target if encoder.classes is None else "log-odds"
-    drawn = {"weights": _draw_effects(effects, unit)}
-    if len(course.columns["x"]) > 1:  # a line needs two bins
-        drawn["predicted"] = _draw_course(course)
-        if facts.fit.timeline.tested:
-            drawn["loss"] = _draw_error(course)
+    several = len(course.columns["x"]) > 1  # a line needs two bins
+    drawn = {"predicted": _draw_course(course)} if several else {}
+    drawn["weights"] = _draw_effects(effects, unit)
+    if several and facts.fit.timeline.tested:
+        drawn["loss"] = _draw_error(course)
     if found is not None and found.ratios.size > 1:
         drawn["correlation"] = _draw_correlation(found)
     return drawn

@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from mixfree.base.arithmetic import MAX_VALUE, Array
 from mixfree.base.checks import check_positive, check_whole, shown
@@ -101,7 +101,9 @@ class Family(Loss):
         guesses = np.quantile(targets, np.linspace(0.0, 1.0, QUANTILES))
         best = int(np.argmin([*map(mean_loss, guesses)]))
         ends = guesses[max(best - 1, 0)], guesses[min(best + 1, QUANTILES - 1)]
-        least = optimize.minimize_scalar(mean_loss, bounds=ends, options={"xatol": 0.0})
+        from scipy.optimize import minimize_scalar  # late, since it takes long to import
+
+        least = minimize_scalar(mean_loss, bounds=ends, options={"xatol": 0.0})
         return np.array([[least.x]])
 
 

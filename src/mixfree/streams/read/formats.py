@@ -84,7 +84,8 @@ class Reader:
             else:
                 opened = self._open_arrow()
                 self._stream, stored = opened if self.file.once else None, opened.schema
-            return flat(stored.empty_table()).schema
+            # Unlike `empty_table`, it does not import pandas.
+            return flat(pyarrow.Table.from_batches([], stored)).schema
         if self.arriving and format == "jsonl":
             return pyarrow.schema([])
         source = self._open()

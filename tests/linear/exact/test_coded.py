@@ -28,3 +28,11 @@ def test_sums_are_those_of_the_matrix(offset):
         for mine, its in zip(found._arrays, expected._arrays, strict=True):
             np.testing.assert_allclose(mine, its, rtol=1e-9, atol=1e-7)
         before = found
+
+
+def test_columns_that_rows_do_not_have_are_0_wherever_they_are_written():
+    """Catches gaps of later batches counted from what happened to be in memory."""
+    rows = Coded([np.arange(3.0)], np.array([1]), [], [], 3)
+    found = np.full((3, 4), 7.0)
+    rows.write(found)
+    np.testing.assert_array_equal(found[:, :3], np.asarray(rows))

@@ -65,10 +65,14 @@ class Chunk(State):
         here = slice(start, end)
         return Chunk(self.rows[here], self.targets[here], self.weights[here])
 
-    def write(self, start: int, rows: Array, targets: Array, weights: Array | float) -> None:
+    def write(self, start: int, rows: Any, targets: Array, weights: Array | float) -> None:
         """Write rows in place."""
         here = slice(start, start + len(rows))
-        self.rows[here], self.targets[here], self.weights[here] = rows, targets, weights
+        if isinstance(rows, Coded):
+            rows.write(self.rows[here])
+        else:
+            self.rows[here] = rows
+        self.targets[here], self.weights[here] = targets, weights
 
     def followed(self, other: "Chunk") -> "Chunk":
         """Return copies of both as one chunk."""
@@ -177,17 +181,18 @@ class Fit(State):
         self._filled = start + len(rows)
         if self._filled > len(self._room):
             old, most = self._room, max(self._filled, 2 * len(self._room))
+            like = np.empty((2, 2), order="F") if isinstance(rows, Coded) else rows
             # Unwritten room takes no memory.
-            room = np.empty_like(rows, float, self.order, shape=(most, self.columns))
+            room = np.empty_like(like, float, self.order, shape=(most, self.columns))
             self._room = Chunk(room, np.empty((most, 1)), np.empty(most))
             self._room.write(0, old.rows[:start], old.targets[:start], old.weights[:start])
         self._room.write(start, rows, y, 1.0 if w is None else w)
 
     def _part(self, x: Any, y: Array, w: Array | None, start: int, end: int) -> Block:
         """Return some rows as contiguous doubles, without weights if all are 1."""
-        rows = x[start:end]
+        rows = _dense(x[start:end])
         if not isinstance(rows, Coded):
-            rows = np.asarray(_dense(rows), dtype=np.float64, order=self.order)
+            rows = np.asarray(rows, dtype=np.float64, order=self.order)
         targets = np.ascontiguousarray(y[start:end])
         weights = None if w is None else w[start:end]
         return rows, targets, None if weights is None or (weights == 1.0).all() else weights
@@ -263,5 +268,5 @@ def check_rows(
     return (x, y, w) if used.all() else (x[used], y[used], w[used])
 
 
-def _dense(rows: Any) -> Array:
-    return rows if isinstance(rows, np.ndarray) else rows.toarray()
+def _dense(rows: Any) -> Any:
+    return rows.toarray() if hasattr(rows, "tocsr") else rows

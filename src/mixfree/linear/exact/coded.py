@@ -51,14 +51,16 @@ class Coded:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Return the matrix."""
-        found = np.zeros((len(self), self.columns + 1), order="C" if self.codes else "F")
+        found = np.zeros((len(self), self.columns + (len(self.codes) > 0)))
         for codes, places in zip(self.codes, self.places, strict=True):
             found[np.arange(len(codes)), places[codes]] = 1.0
         self.write(found)
-        return found[:, :-1]
+        return found[:, : self.columns]
 
     def write(self, out: Array) -> None:
-        """Write the other columns to a matrix."""
+        """Write the other columns to a matrix, or all of them if there are no indicators."""
+        if not self.codes and len(self.at) < self.columns:
+            out[..., : self.columns] = 0.0
         for place, values in zip(self.at, self.numbers, strict=True):
             out[..., place] = values.reshape(out.shape[:-1])
 

@@ -24,6 +24,7 @@ ROWS_TOGETHER = 2048  # rows multiplied at a time
 ROWS_PER_ORIGIN = 4096  # rows between changes of the origin: a multiple of MAX_BLOCK
 PRIOR_ROWS = 1.0  # strength of the ridge, in rows with each column's own deviation
 ROUNDING = np.finfo(np.float64).eps  # least variance over mean square
+SAME_LOSS = 1e-12  # relative difference of losses that may be only rounding
 MAX_LOSS = 1e290  # largest loss of a block that counts, so that it can be forgotten
 MAX_LOSS_RATIO = 1e6  # a half-life whose loss is this many times the least has no share
 
@@ -86,7 +87,13 @@ class Forgetting(Fit):
     @property
     def half_life(self) -> float:
         """The half-life that has predicted best; infinite if nothing is forgotten."""
-        return float(self.half_lives[np.argmin(self._errors.diagonal())])
+        return float(self.half_lives[self._best])
+
+    @property
+    def _best(self) -> int:
+        """Its place: the longest of those whose losses differ by no more than rounding."""
+        lost = self._errors.diagonal()
+        return int(np.flatnonzero(lost <= lost.min() * (1.0 + SAME_LOSS))[-1])
 
     @property
     def history(self) -> tuple[tuple[int, float], ...]:
@@ -186,9 +193,8 @@ class Forgetting(Fit):
         lost = np.nan_to_num(np.clip(lost, -MAX_LOSS, MAX_LOSS), nan=MAX_LOSS)
         for place, product in enumerate(lost):
             self._errors = self._errors * 0.5 ** (length / LOSS_HALF_LIFE) + product
-            best = int(self._errors.diagonal().argmin())
-            if not len(self._changes) or self._changes[-1, 1] != best:
-                change = first + (place + 1) * length, best
+            if not len(self._changes) or self._changes[-1, 1] != self._best:
+                change = first + (place + 1) * length, self._best
                 self._changes = np.append(self._changes, [change], axis=0)
 
     def _solve(self, h: int) -> None:

@@ -113,16 +113,16 @@ class ReadRecord:
 
 
 def _checksum(piece: Piece, row: int) -> int:
-    values = [_canonical(decoded(each)[0]) for each in piece.batch.slice(row, 1).columns]
+    values = [_canonical(each, row) for each in piece.batch.columns]
     return zlib.crc32(f"{piece.start + row} {values}".encode())
 
 
-def _canonical(scalar: Any) -> Any:
+def _canonical(values: Any, row: int) -> Any:
     """Return a value that is the same for a number and its text."""
     pyarrow = require("pyarrow")
-    if scalar.type == pyarrow.float64():  # in a tenth of the time
-        return scalar.as_py()
-    text = scalar.cast(pyarrow.string()).as_py()
+    if values.type == pyarrow.float64():  # in a tenth of the time
+        return values[row].as_py()
+    text = decoded(values.slice(row, 1))[0].cast(pyarrow.string()).as_py()
     try:
         return float(text)
     except (TypeError, ValueError):

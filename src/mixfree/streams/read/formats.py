@@ -4,7 +4,7 @@ import os
 import re
 import sys
 import weakref
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -176,8 +176,8 @@ class Reader:
             self.file.path, buffer_size=PAGE, pre_buffer=False, read_dictionary=texts
         ) as file:
             groups, step = self.file.row_groups, _batch_rows(names)
-            for batch in file.iter_batches(step, groups, columns=names, use_threads=threads):
-                yield _plain(batch, names)
+            found = file.iter_batches(step, groups, columns=names, use_threads=threads)
+            yield from map(self._selected(names), found)
 
     def _open_arrow(self) -> Any:
         pyarrow = require("pyarrow")
@@ -191,11 +191,19 @@ class Reader:
 
     def _arrow(self, names: list[str]) -> Iterator[Any]:
         opened, step = self._stream or self._open_arrow(), _batch_rows(names)
+        selected = self._selected(names)
         count = getattr(opened, "num_record_batches", None)  # None for a stream
         for batch in opened if count is None else map(opened.get_batch, range(count)):
             batch.validate(full=True)  # invalid offsets in a damaged file would crash the process
             for start in range(0, batch.num_rows, step):
-                yield _plain(batch.slice(start, step), names)
+                yield selected(batch.slice(start, step))
+
+    def _selected(self, names: list[str]) -> Callable[[Any], Any]:
+        """Return what selects columns of a batch, by the types of all batches."""
+        types, primitive = map(self.schema.field, names), require("pyarrow").types.is_primitive
+        if any("." in each.name or not primitive(each.type) for each in types):
+            return partial(_plain, names=names)
+        return lambda batch: batch.select(names)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -238,8 +246,6 @@ def _plain(batch: Any, names: list[str]) -> Any:
     Raises ValueError for very long texts.
     """
     pyarrow = require("pyarrow")
-    if all(map(pyarrow.types.is_primitive, batch.schema.types)):
-        return batch.select(names)
     table = flat(pyarrow.Table.from_batches([batch])).select(names)
     columns = [column.chunk(0) for column in table.columns]
     for place, (name, values) in enumerate(zip(names, columns, strict=True)):

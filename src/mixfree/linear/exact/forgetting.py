@@ -87,13 +87,7 @@ class Forgetting(Fit):
     @property
     def half_life(self) -> float:
         """The half-life that has predicted best; infinite if nothing is forgotten."""
-        return float(self.half_lives[self._best])
-
-    @property
-    def _best(self) -> int:
-        """Its place: the longest of those whose losses differ by no more than rounding."""
-        lost = self._errors.diagonal()
-        return int(np.flatnonzero(lost <= lost.min() * (1.0 + SAME_LOSS))[-1])
+        return self.history[-1][1] if self.history else float(self.half_lives[0])
 
     @property
     def history(self) -> tuple[tuple[int, float], ...]:
@@ -193,8 +187,10 @@ class Forgetting(Fit):
         lost = np.nan_to_num(np.clip(lost, -MAX_LOSS, MAX_LOSS), nan=MAX_LOSS)
         for place, product in enumerate(lost):
             self._errors = self._errors * 0.5 ** (length / LOSS_HALF_LIFE) + product
-            if not len(self._changes) or self._changes[-1, 1] != self._best:
-                change = first + (place + 1) * length, self._best
+            losses = self._errors.diagonal()  # of which equal ones may differ by rounding
+            best = int(np.flatnonzero(losses <= losses.min() * (1.0 + SAME_LOSS))[-1])
+            if not len(self._changes) or self._changes[-1, 1] != best:
+                change = first + (place + 1) * length, best
                 self._changes = np.append(self._changes, [change], axis=0)
 
     def _solve(self, h: int) -> None:

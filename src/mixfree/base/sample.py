@@ -77,7 +77,8 @@ class UniformSample(State):
         places = np.flatnonzero(words(self._key, counters) <= np.uint32(self._largest >> 32))
         keys = keys_of(self._key, counters[places])
         small = _smallest(keys, self.size)
-        self._add(keys[small], [column[places[small]] for column in columns])
+        places = places[small]
+        self._add(keys[small], [column[places] for column in columns])
 
     def _add(self, keys: Array, columns: list[Array]) -> None:
         if len(keys):

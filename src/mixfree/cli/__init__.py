@@ -1,5 +1,6 @@
 """The command line ``mixfree``: one file per command, gathered in :mod:`mixfree.cli.app`."""
 
+import gc
 import re
 import sys
 import warnings
@@ -16,6 +17,7 @@ _COLOUR = r"\x1b\[[0-9;]*m"  # in which other packages write their warnings
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
+    gc.set_threshold(100_000)  # most objects are of imported modules, and stay
     for stream in (sys.stdout, sys.stderr):  # the terminal may lack some characters
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

@@ -22,7 +22,7 @@ CODED_ROWS = 1 << 16  # per block of rows with codes
 MAX_PRODUCT_VALUES = 1 << 19  # per block: they stay in a cache
 MIN_BLOCK = 1024  # rows of the first blocks, or 8 per column
 LONG_BLOCKS = 4  # blocks that are summed as one, once there are enough rows
-MAX_BLOCK_VALUES = 1 << 21  # values of such a long block: 16 MB
+MAX_BLOCK_VALUES = 1 << 20  # values of such a long block: 8 MB
 
 
 def block_rows(columns: int) -> int:

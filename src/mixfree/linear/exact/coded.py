@@ -46,6 +46,8 @@ class Coded:
 
     def __getitem__(self, rows: Any) -> "Coded":
         """Return some rows."""
+        if isinstance(rows, slice) and rows.indices(len(self)) == (0, len(self), 1):
+            return self
         numbers, codes = ([each[rows] for each in of] for of in (self.numbers, self.codes))
         return Coded(numbers, self.at, codes, self.places, self.columns)
 
@@ -59,10 +61,16 @@ class Coded:
 
     def write(self, out: Array) -> None:
         """Write the other columns to a matrix, or all of them if there are no indicators."""
-        if not self.codes and len(self.at) < self.columns:
-            out[..., : self.columns] = 0.0
-        for place, values in zip(self.at, self.numbers, strict=True):
-            out[..., place] = values.reshape(out.shape[:-1])
+        whole = len(self.at) == out.shape[1]
+        if whole and out.flags.f_contiguous:
+            np.concatenate(self.numbers, out=out.T.reshape(-1))
+        elif whole and len(self) < SLAB_ROWS:
+            out[:] = np.array(self.numbers).T  # columns of a few rows stay in a cache
+        else:
+            if not (whole or self.codes):
+                out[:, : self.columns] = 0.0
+            for place, values in zip(self.at, self.numbers, strict=True):
+                out[:, place] = values
 
     toarray = __array__
 

@@ -188,7 +188,8 @@ class Forgetting(Fit):
         for place, product in enumerate(lost):
             self._errors = self._errors * 0.5 ** (length / LOSS_HALF_LIFE) + product
             losses = self._errors.diagonal()  # of which equal ones may differ by rounding
-            best = int(np.flatnonzero(losses <= losses.min() * (1.0 + SAME_LOSS))[-1])
+            near = losses - losses.min() <= SAME_LOSS * abs(losses.min())
+            best = int(np.flatnonzero(near)[-1])
             if not len(self._changes) or self._changes[-1, 1] != best:
                 change = first + (place + 1) * length, best
                 self._changes = np.append(self._changes, [change], axis=0)

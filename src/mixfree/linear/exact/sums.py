@@ -153,27 +153,26 @@ def _sums_about(
     origin: Array | None, x: Any, y: Array, weights: Array | None, blocks: int
 ) -> tuple[Sums, bool]:
     """Sum deviations from ``origin``; return also whether these sums are accurate."""
-    (n, columns), width = x.shape, x.shape[1] + y.shape[1] + 1
+    (n, columns), by_row = x.shape, isinstance(x, np.ndarray) and x.flags.c_contiguous
     # NumPy multiplies a matrix with itself in half the time, symmetric to the last bit, and with
     # the same bits whether its rows or its columns are contiguous.
-    by_row = isinstance(x, np.ndarray) and x.flags.c_contiguous
-    size = (blocks, n // blocks) if blocks > 1 else (n,)
-    shape = (*size, width) if by_row else (*size[:-1], width, size[-1])
-    z = np.empty(shape) if by_row else np.empty(shape).swapaxes(-1, -2)  # x, y and 1
-    if isinstance(x, np.ndarray):
-        z[..., :columns] = x.reshape(*size, columns)
-    else:
-        x.write(z)
-    z[..., columns:-1], z[..., -1] = y.reshape(*size, y.shape[1]), 1.0
-    if origin is not None:
-        z[..., :-1] -= origin[..., None, :]
-    weight = np.full(z.shape[:-2], float(n // blocks))
-    if weights is not None:
-        w = weights.reshape(z.shape[:-1])
-        weight = np.asarray(w.sum(-1))
-        z *= np.sqrt(w)[..., None]
-    # Unlike @, dot lets other threads go on.
-    gram = np.stack([np.dot(a.T, a) for a in z]) if blocks > 1 else np.dot(z.T, z)
+    z = np.empty((n // blocks, columns + y.shape[1] + 1), order="C" if by_row else "F")  # x, y, 1
+    grams, each = list[Array](), np.full(blocks, float(len(z)))
+    for place, start in enumerate(range(0, n, len(z))):
+        here = slice(start, start + len(z))
+        if isinstance(x, np.ndarray):
+            z[:, :columns] = x[here]
+        else:
+            x[here].write(z[:, :columns])
+        z[:, columns:-1], z[:, -1] = y[here], 1.0
+        if origin is not None:
+            z[:, :-1] -= origin[place] if blocks > 1 else origin
+        if weights is not None:
+            each[place] = weights[here].sum()
+            z *= np.sqrt(weights[here])[:, None]
+        grams.append(np.dot(z.T, z))  # unlike @, it lets other threads go on
+    gram = np.stack(grams) if blocks > 1 else grams[0]
+    weight = each.reshape(gram.shape[:-2])
     total, diagonal = gram[..., -1, :-1], _diagonal(gram)[..., :-1]
     mean = total / weight[..., None]
     far = total * mean

@@ -13,14 +13,14 @@ from mixfree.streams.read.source import Piece
 from mixfree.streams.read.values import decoded, doubles, label_of, numbers_in, texts_in
 
 
-def class_names(values: Any, target: Column) -> Any:
-    """Return the values of a target as names of classes, null where missing."""
+def class_names(values: Any, target: Column) -> list[str | None]:
+    """Return the values of a target as names of classes, None where missing."""
     if isinstance(target, Boolean):
         pyarrow = require("pyarrow")
-        return truths_in(values).cast(pyarrow.bool_()).cast(pyarrow.string())
-    if isinstance(target, Number):
-        return texts_in(numbers_in(values, target.form))
-    return texts_in(values)
+        return list(truths_in(values).cast(pyarrow.bool_()).cast(pyarrow.string()).to_pylist())
+    if isinstance(target, Number):  # without PyArrow's conversion of lists, which imports pandas
+        return [*map(label_of, doubles(numbers_in(values, target.form)).tolist())]
+    return list(texts_in(values).to_pylist())
 
 
 def label(target: float, classes: Sequence[str] | None) -> str:
@@ -37,6 +37,8 @@ def targets_in(piece: Piece, target: Column, classes: Sequence[str] | None) -> t
     if classes is None:
         form = target.form if isinstance(target, Number) else "point"
         targets = doubles(numbers_in(decoded(values), form))
+        if np.isfinite(targets.sum()):  # which takes less time than a test of each
+            return targets, np.ones(len(targets), bool)
         infinite = np.isinf(targets)
         if infinite.any():
             raise ValueError(located(piece, int(infinite.argmax()), "is infinite", target.name))
@@ -44,18 +46,18 @@ def targets_in(piece: Piece, target: Column, classes: Sequence[str] | None) -> t
     different, which = _encoded(values)
     names = class_names(different, target)
     at = {name: place for place, name in enumerate(classes)}
-    places = np.array([*(at.get(name, -1) for name in names.to_pylist()), -1])
-    known = np.append(names.is_valid().to_numpy(False), False)
-    new = (known & (places < 0))[which]
-    if new.any():
-        row = int(new.argmax())
-        unknown = f"has the unknown class {shown_text(names[which[row]])}"
+    places = np.array([*(at.get(str(name), -1) for name in names), -1])
+    known = np.array([*(name is not None for name in names), False])
+    new = known & (places < 0)
+    if new.any() and (wrong := new[which]).any():
+        row = int(wrong.argmax())
+        unknown = f"has the unknown class {str(names[which[row]])[:40]!r}"
         regress = ", or `loss='squared'` to predict a number" * isinstance(target, Number)
         raise ValueError(
             located(piece, row, unknown, target.name)
             + f"; the classes are {', '.join(classes)}: give all of them as `classes`{regress}"
         )
-    return targets_at(places, len(classes))[which], known[which]
+    return targets_at(places, len(classes)).take(which), known.take(which)
 
 
 def _encoded(values: Any) -> tuple[Any, Array]:
@@ -65,7 +67,8 @@ def _encoded(values: Any) -> tuple[Any, Array]:
         ends = np.array([numbers.min(), numbers.max()])
         upper = numbers == ends[1]
         if (upper | (numbers == ends[0])).all():  # in a fifth of the time
-            return require("pyarrow").array(ends), upper.astype(np.int8)
+            firsts = [values.slice(int(place), 1) for place in (upper.argmin(), upper.argmax())]
+            return require("pyarrow").concat_arrays(firsts), upper.view(np.int8)
     different = values.dictionary_encode()
     indices = different.indices.fill_null(len(different.dictionary))
     return different.dictionary, indices.to_numpy(zero_copy_only=False)

@@ -140,7 +140,7 @@ def _table(first: Sequence[Piece]) -> dict[str, Any]:
         parts = [decoded(piece.batch.column(place)) for piece in first]
         if len({part.type for part in parts}) > 1:  # files may store a column in different types
             parts = [texts_in(part).cast("large_string") for part in parts]
-        found[name] = require("pyarrow").concat_arrays(parts)
+        found[name] = parts[0] if len(parts) == 1 else require("pyarrow").concat_arrays(parts)
     return found
 
 
@@ -208,4 +208,4 @@ def _different(values: Any, column: Column) -> list[str]:
     if type(column) is Number:  # without PyArrow's conversion of lists, which imports pandas
         numbers = np.unique(doubles(numbers_in(values, column.form)))
         return [str(label_of(number)) for number in numbers[~np.isnan(numbers)].tolist()]
-    return sorted(set(class_names(values.unique(), column).drop_null().to_pylist()))
+    return sorted({name for name in class_names(values.unique(), column) if name is not None})

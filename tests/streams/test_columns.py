@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from mixfree.streams import FitPlan, Source, StreamFit, find_files
-from mixfree.streams.columns.column import Number
+from mixfree.streams.columns.column import Number, truths_in
 from mixfree.streams.columns.encoder import Encoder
 from mixfree.streams.fit.look import first_look
 from mixfree.streams.read import dialect, formats
@@ -104,6 +104,11 @@ def test_every_shape_of_csv_gives_the_same_bits(tmp_path, shape):
         np.testing.assert_allclose(weights, expected, rtol=1e-12)  # summed in blocks of their own
     else:
         assert weights.tobytes() == expected.tobytes()
+
+
+def test_truth_values_may_be_written_in_any_case():
+    """Catches other texts that are taken for false."""
+    assert truths_in(pa.array(["True", "FALSE ", "2"])).to_pylist() == [1.0, 0.0, None]
 
 
 def test_digits_may_be_grouped(tmp_path):

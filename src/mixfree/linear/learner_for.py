@@ -15,9 +15,8 @@ from mixfree.linear.losses import Family, Loss, Squared
 if TYPE_CHECKING:
     from mixfree.linear.learner import Learner
 
-# Most weights per output for which "auto" chooses the exact learner. With the squared loss and one
-# thread, a row costs 70, 250, 340 and 440 µs at 1,000, 2,000, 3,000 and 4,000 weights. Other losses
-# keep rows: at 1,500 weights, too few of them fit into the default memory.
+# Most weights per output for which "auto" chooses the exact learner. Other losses than the squared
+# one keep rows: at 1,500 weights, too few of them fit into the default memory.
 EXACT_WEIGHTS = 2000
 EXACT_WEIGHTS_WITH_ROWS = 1000
 MEMORY = "32MB"  # of rows to keep by default

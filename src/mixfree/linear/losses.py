@@ -365,11 +365,6 @@ def linear_gradient(
     """Return the gradient at ``x`` of weight · loss + ½·l2·‖x‖² for one sample.
 
     This is the reference of the compiled kernels.
-
-    Examples
-    --------
-    >>> linear_gradient(Squared(), np.zeros(2), np.array([1.0, 2.0]), 3.0)
-    array([-3., -6.])
     """
     slope = weight * np.atleast_1d(loss.derivative(predictions(x, row, loss.outputs), target))
     intercept = x.size // loss.outputs - row.size

@@ -46,8 +46,6 @@ class Coded:
 
     def __getitem__(self, rows: Any) -> "Coded":
         """Return some rows."""
-        if isinstance(rows, slice) and rows.indices(len(self)) == (0, len(self), 1):
-            return self
         numbers, codes = ([each[rows] for each in of] for of in (self.numbers, self.codes))
         return Coded(numbers, self.at, codes, self.places, self.columns)
 
@@ -67,8 +65,7 @@ class Coded:
         elif whole and len(self) < SLAB_ROWS:
             out[:] = np.array(self.numbers).T  # columns of a few rows stay in a cache
         else:
-            if not (whole or self.codes):
-                out[:, : self.columns] = 0.0
+            out[:, : 0 if whole or self.codes else self.columns] = 0.0
             for place, values in zip(self.at, self.numbers, strict=True):
                 out[:, place] = values
 

@@ -188,8 +188,7 @@ class Forgetting(Fit):
         for place, product in enumerate(lost):
             self._errors = self._errors * 0.5 ** (length / LOSS_HALF_LIFE) + product
             losses = self._errors.diagonal()  # of which equal ones may differ by rounding
-            near = losses - losses.min() <= SAME_LOSS * abs(losses.min())
-            best = int(np.flatnonzero(near)[-1])
+            best = int(np.flatnonzero(losses - losses.min() <= SAME_LOSS * abs(losses.min()))[-1])
             if not len(self._changes) or self._changes[-1, 1] != best:
                 change = first + (place + 1) * length, best
                 self._changes = np.append(self._changes, [change], axis=0)

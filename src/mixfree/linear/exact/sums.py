@@ -133,12 +133,11 @@ def sums_of(
     check_values(rows=np.asarray(rows), targets=targets)
     each = slice(None, None, max(len(targets) // blocks, 1))
     origin = np.hstack([np.asarray(rows[each]), targets[each]])[:blocks]
-    origin = origin if blocks > 1 else origin[0]
     if before is not None:
         origin = origin_of(origin, before.mean, before.weight, before.diagonal)
     sums, accurate = _sums_about(origin, *given)
     if not accurate:
-        sums, _ = _sums_about(sums.mean, *given)
+        sums, _ = _sums_about(np.atleast_2d(sums.mean), *given)
     return sums
 
 
@@ -153,39 +152,40 @@ def _sums_about(
     origin: Array | None, x: Any, y: Array, weights: Array | None, blocks: int
 ) -> tuple[Sums, bool]:
     """Sum deviations from ``origin``; return also whether these sums are accurate."""
-    (n, columns), by_row = x.shape, isinstance(x, np.ndarray) and x.flags.c_contiguous
+    columns, length, grams = x.shape[1], len(y) // blocks, list[Array]()
+    weight = np.full(blocks, length, float)
+    by_row = isinstance(x, np.ndarray) and x.flags.c_contiguous
     # NumPy multiplies a matrix with itself in half the time, symmetric to the last bit, and with
     # the same bits whether its rows or its columns are contiguous.
-    z = np.empty((n // blocks, columns + y.shape[1] + 1), order="C" if by_row else "F")  # x, y, 1
-    grams, each = list[Array](), np.full(blocks, float(len(z)))
-    for place, start in enumerate(range(0, n, len(z))):
-        here = slice(start, start + len(z))
+    z = np.empty((length, columns + y.shape[1] + 1), order="C" if by_row else "F")  # x, y and 1
+    for place in range(blocks):
+        here = slice(place * length, (place + 1) * length)
         if isinstance(x, np.ndarray):
             z[:, :columns] = x[here]
         else:
             x[here].write(z[:, :columns])
         z[:, columns:-1], z[:, -1] = y[here], 1.0
         if origin is not None:
-            z[:, :-1] -= origin[place] if blocks > 1 else origin
+            z[:, :-1] -= origin[place]
         if weights is not None:
-            each[place] = weights[here].sum()
+            weight[place] = weights[here].sum()
             z *= np.sqrt(weights[here])[:, None]
         grams.append(np.dot(z.T, z))  # unlike @, it lets other threads go on
-    gram = np.stack(grams) if blocks > 1 else grams[0]
-    weight = each.reshape(gram.shape[:-2])
-    total, diagonal = gram[..., -1, :-1], _diagonal(gram)[..., :-1]
-    mean = total / weight[..., None]
+    gram = np.stack(grams)
+    total, diagonal = gram[:, -1, :-1], _diagonal(gram)[:, :-1]
+    mean = total / weight[:, None]
     far = total * mean
     # All rows of a small block may be equal, so blocks are examined together.
-    square, whole = (each.sum(axis=0) if weight.ndim else each for each in (diagonal, far))
+    square, whole = diagonal.sum(axis=0), far.sum(axis=0)
     accurate = bool((whole * (1.0 + 1.0 / MAX_OFFSET) <= square).all())
     accurate = accurate and bool(square.max(initial=0.0) <= MAX_VALUE**2)  # NaN is neither
-    rest = total[..., :columns, None] * mean[..., None, :]
-    scatter = not_negative(gram[..., :columns, :columns] - rest[..., :columns])
-    cross = gram[..., :columns, columns:-1] - rest[..., columns:]
-    squares = np.maximum((diagonal - far)[..., columns:], 0.0)
+    rest = total[:, :columns, None] * mean[:, None, :]
+    scatter = not_negative(gram[:, :columns, :columns] - rest[..., :columns])
+    cross = gram[:, :columns, columns:-1] - rest[..., columns:]
+    squares = np.maximum((diagonal - far)[:, columns:], 0.0)
     mean = mean if origin is None else origin + mean
-    return Sums(n // blocks, weight, mean, scatter, cross, squares), accurate
+    found = Sums(length, weight, mean, scatter, cross, squares)
+    return found if blocks > 1 else found[0], accurate
 
 
 def not_negative(scatter: Array) -> Array:

@@ -2,8 +2,7 @@
 
 They are the target, the prediction when the row arrived and the loss's slope there: at later
 weights, the slope is close to a combination of them and of the later prediction. Their products
-with the rows are summed over the whole stream. (The curvature at arrival as another function, alone
-or times the prediction, gave no measurable gain.)
+with the rows are summed over the whole stream.
 """
 
 from collections.abc import Iterable

@@ -225,14 +225,7 @@ class Boolean(Number):
 
 
 def truths_in(values: Any) -> Any:
-    """Return the values as doubles 1 and 0, null where missing or neither true nor false.
-
-    Examples
-    --------
-    >>> import pyarrow
-    >>> truths_in(pyarrow.array(["True", "FALSE", "2"])).to_pylist()
-    [1.0, 0.0, None]
-    """
+    """Return the values as doubles 1 and 0, null where missing or neither true nor false."""
     pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
     if is_text(values.type):
         texts = compute.utf8_lower(compute.utf8_trim_whitespace(values))

@@ -110,13 +110,7 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
 
 
 def rows_to_look_at(columns: int) -> int:
-    """Return the number of rows of the first look at a table.
-
-    Examples
-    --------
-    >>> rows_to_look_at(20), rows_to_look_at(20_000)
-    (10000, 104)
-    """
+    """Return the number of rows of the first look at a table."""
     return min(FIRST_ROWS, max(CELLS // columns, 100))
 
 

@@ -50,8 +50,7 @@ def save(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     header = json.dumps({"content": described, "arrays": kinds}).encode()
     with replacing(path) as file:
         digest = hashlib.sha256()
-        little = (np.ascontiguousarray(a, a.dtype.newbyteorder("<")).data for a in arrays)
-        part: Any
+        little: Any = (np.ascontiguousarray(a, a.dtype.newbyteorder("<")).data for a in arrays)
         for part in (_FIXED.pack(MAGIC, VERSION, len(header)), header, *little):
             digest.update(part)
             file.write(part)

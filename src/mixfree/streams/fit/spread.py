@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from threading import Event
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -15,9 +17,10 @@ from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.read.files import STDIN, StreamFile
 from mixfree.streams.read.source import Source
 
-PARTS_PER_WORKER = 4  # so that all workers finish at about the same time
+PARTS_PER_WORKER = 4  # of a cluster, so that all finish at about the same time, and few are lost
 
 Show = Callable[[int, float], None]
+Tell = Callable[[int, StreamFit], None]
 Part = tuple[StreamFit, int, tuple[StreamFile, ...]]  # an untrained fit, a number, and files
 
 
@@ -31,26 +34,10 @@ def check_can_be_spread(fit: StreamFit, source: Source) -> None:
         raise ValueError("`workers` needs files: standard input cannot be split")
 
 
-def parts_of(files: Sequence[StreamFile], workers: int) -> list[tuple[StreamFile, ...]]:
-    """Divide files and Parquet row groups into consecutive parts of similar size.
-
-    A single worker has a single part.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from mixfree.streams.read.files import find_files
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> for name in "abcdefghijklmnopqrst":
-    ...     _ = (folder / f"{name}.csv").write_text("x" * 10)
-    >>> parts = parts_of(find_files([str(folder)]), 2)
-    >>> ["".join(Path(file.path).stem for file in part) for part in parts]
-    ['ab', 'cde', 'fg', 'hij', 'kl', 'mno', 'pq', 'rst']
-    """
+def parts_of(files: Sequence[StreamFile], count: int) -> list[tuple[StreamFile, ...]]:
+    """Divide files and Parquet row groups into at most ``count`` consecutive, similar parts."""
     pieces = [piece for file in files for piece in file.parts()]
     sizes = np.array([size for _, size in pieces], float)
-    count = PARTS_PER_WORKER * workers if workers > 1 else 1
     middles = (np.cumsum(sizes) - sizes / 2) / max(sizes.sum(), 1.0)
     found: dict[int, list[StreamFile]] = {}
     for middle, (piece, _) in zip(middles, pieces, strict=True):
@@ -79,13 +66,23 @@ def run_on_workers(
         fit.run(source.pieces(), show=show and (lambda now: show(now.read, now.seconds)))
         fit.end()
         return 1, 1
-    pool = ThreadPoolExecutor(min(workers, len(parts)))
+    read, stopped, began = dict.fromkeys(range(len(parts)), 0), Event(), time.monotonic()
+
+    def tell(number: int, now: StreamFit) -> None:
+        if stopped.is_set():
+            raise InterruptedError("stopped")
+        read[number] = now.read
+        if show is not None:
+            show(sum(read.values()), time.monotonic() - began)
+
+    pool = ThreadPoolExecutor(len(parts))
     try:
         with threadpool_limits(1, "blas"):
-            _merge(fit, pool.map(fit_part, *zip(*parts, strict=True)), show)
+            _merge(fit, pool.map(partial(fit_part, tell=tell), *zip(*parts, strict=True)))
     finally:
+        stopped.set()  # after an error or Ctrl-C, the other threads stop as well
         pool.shutdown(cancel_futures=True)
-    return min(workers, len(parts)), len(parts)
+    return len(parts), len(parts)
 
 
 def run_on_cluster(
@@ -98,14 +95,14 @@ def run_on_cluster(
     check_can_be_spread(fit, source)
     with require("distributed").Client(address) as client:
         threads = max(sum(client.nthreads().values()), 1)
-        parts = _parts(fit, source, threads)
+        parts = _parts(fit, source, PARTS_PER_WORKER * threads)
         futures = client.map(fit_part, *zip(*parts, strict=True), pure=False)
         _merge(fit, (future.result() for future in futures), show)
     return threads, len(parts)
 
 
-def _parts(fit: StreamFit, source: Source, workers: int) -> list[Part]:
-    found = parts_of(source.files, workers)
+def _parts(fit: StreamFit, source: Source, count: int) -> list[Part]:
+    found = parts_of(source.files, count)
     for file in {file.path: file for files in found for file in files}.values():
         if file.path != source.files[0].path:
             source.check_same_columns(str(file), Source([file]).schema.names)
@@ -113,7 +110,7 @@ def _parts(fit: StreamFit, source: Source, workers: int) -> list[Part]:
     return [(untrained, number, files) for number, files in enumerate(found)]
 
 
-def _merge(fit: StreamFit, parts: Iterable[StreamFit], show: Show | None) -> None:
+def _merge(fit: StreamFit, parts: Iterable[StreamFit], show: Show | None = None) -> None:
     """Merge the fits of parts, in the order of the stream."""
     began = time.monotonic()
     for part in parts:
@@ -123,8 +120,13 @@ def _merge(fit: StreamFit, parts: Iterable[StreamFit], show: Show | None) -> Non
     fit.end(seconds=time.monotonic() - began)
 
 
-def fit_part(untrained: StreamFit, number: int, files: Sequence[StreamFile]) -> StreamFit:
-    """Return the fit of one part, which draws the rows that it keeps with a seed of its own."""
+def fit_part(
+    untrained: StreamFit, number: int, files: Sequence[StreamFile], tell: Tell | None = None
+) -> StreamFit:
+    """Return the fit of one part, which draws the rows that it keeps with a seed of its own.
+
+    ``tell`` is called with the number and the fit after each batch.
+    """
     given = untrained.plan.parameters
     parameters = {**given, "seed": int(given.get("seed", 0)) + number}
     encoder = untrained.encoder.again(fixed=False)
@@ -132,6 +134,6 @@ def fit_part(untrained: StreamFit, number: int, files: Sequence[StreamFile]) -> 
     fit.tests_first = False
     source = Source(files)
     source.open(encoder.needs, encoder.numbers, threads=False)
-    fit.run(source.pieces())
+    fit.run(source.pieces(), show=tell and partial(tell, number))
     fit.end()
     return fit

@@ -175,7 +175,8 @@ class StreamFit:
 
     def learn(self, piece: Piece) -> None:
         """Learn from one batch, in parts of at most ``CELLS`` values."""
-        step = max(MIN_PREDICTED, CELLS // max(self.encoder.width, 1))
+        fit = CELLS // max(self.encoder.width, 1)
+        step = max(MIN_PREDICTED, 1 << fit.bit_length() >> 1)  # blocks end there, too
         if not self.encoder.growing and piece.batch.num_rows > step:
             self.learn(piece.slice(0, step))
             self.learn(piece.slice(step))

@@ -16,7 +16,7 @@ from mixfree.streams.read.json_lines import columns_of, rows_of, schema_of
 from mixfree.streams.read.values import decoded, flat, is_text
 
 BLOCK = 1 << 21  # bytes of JSON lines, or of a pipe, per batch
-ROWS, CELLS = 1 << 16, 1 << 21  # most rows and values per batch, but of CSV
+ROWS, CELLS = 1 << 18, 1 << 23  # most rows and values per batch, but of CSV
 PAGE = 1 << 16  # bytes read ahead per Parquet column
 MAX_COLUMNS = 20_000  # most columns of a file
 LONGEST_TEXT = 1 << 14  # most bytes of a dictionary-encoded text, which every row may repeat

@@ -59,8 +59,6 @@ def numbers_in(values: Any, form: str = "point") -> Any:
     [-1234.5, 12.5, 1234.0, None]
     """
     pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
-    if values.type == pyarrow.float64():
-        return values
     if not is_text(values.type):
         return values.cast(pyarrow.float64(), safe=False)
     if form == "point":

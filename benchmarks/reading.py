@@ -19,7 +19,7 @@ from benchmarks.streams import FIT, measured
 from benchmarks.table import show
 
 BATCH = 100_000
-REPETITIONS = 5
+REPETITIONS = 7
 ALONE = """
 import sys
 path, columns = sys.argv[1], [f"x{k}" for k in range(int(sys.argv[2]))]

@@ -309,7 +309,7 @@ def fitted_in_parts(x, y):
         ({"memory": 64}, "`memory=64` keeps rows, and the exact fit with the squared loss needs "),
         ({"l2": -1.0}, "l2 must be at least 0 and finite, not -1.0"),
         ({"method": "mag", "radius": 0.0}, "radius must be positive and finite, not 0.0"),
-        ({"radius": 1.0}, "`radius` is for iterative methods: name one as `method`"),
+        ({"radius": 1.0}, "`radius` is for iterative methods, such as `method='ladder'`"),
         ({"scale": "running", "method": "sgd-er", "options": {"mixing_time": 2}}, "replays"),
         ({"method": "emd"}, r"emd .* give `mixing_time`, as in options=\{"),
         (

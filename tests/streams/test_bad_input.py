@@ -87,8 +87,8 @@ WRONG_COLUMNS = [
     (f"a,y\n{DAYS}", "cannot be told apart in the first rows: --dates a=%d/%m/%Y reads"),
     (
         "x,y\n" + "".join(f"{n % 7}.5,k{n % 300}\n" for n in range(1_200)),
-        "the target 'y' has 300 classes in the first 1,200 rows, such as 'k0', 'k1', 'k10': "
-        "for a number give --loss squared; more than 50 classes must be given as --set classes",
+        "'y' has more than 50 classes in the first 1,200 rows, such as 'k0', 'k1', 'k10': "
+        "for a number give --loss squared, else all of them as --set classes",
     ),
     ("x,y\n1,red\n2,blue\n", "'y' is text, such as 'blue': --loss logis", "--loss", "squared"),
     ("x,y\n1,2019-01-01\n2,2019-01-02\n", "'y' is a date (%Y-%m-%d): give another column"),
@@ -172,7 +172,7 @@ OF_LADDER = ["d.csv", "--method", "ladder"]
             ["d.csv", "--set", "classes=a,b", "--loss", "huber"],
             "classes must not be given with the huber loss",
         ),
-        (["d.csv", "--set", "block=3"], "is for iterative methods: name one as --method"),
+        (["d.csv", "--set", "block=3"], "is for iterative methods, such as --method ladder"),
         (["d.csv", "--method", "mag", "--set", "draws=2"], "--set draws is for a memory"),
         (["d.csv", "--set", "memory=lots"], "a number of bytes, or such as '32MB', not 'lots'"),
         (["d.csv", "--half-life", "long"], "--half-life must be a number of rows or 'auto', not"),

@@ -199,7 +199,7 @@ def test_options_reach_the_method(tmp_path, capsys, parameters):
     assert bits(tmp_path / "m") == bits_of(model)
     if "output" in given:
         assert fit(*command) == 2
-        said = "--set output is for iterative methods: name one as --method"
+        said = "--set output is for iterative methods, such as --method ladder"
         assert said in capsys.readouterr().err
 
 

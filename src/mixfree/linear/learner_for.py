@@ -68,9 +68,7 @@ def learner_for(
     given = {name: value for name, value in given.items() if value is not None}
     if found == "exact":
         for name in given:
-            raise ValueError(
-                f"`{name}` is for iterative methods: name one as `method`, such as 'ladder'"
-            )
+            raise ValueError(f"`{name}` is for iterative methods, such as `method='ladder'`")
         given = {"half_life": half_life, "looks_ahead": looks_ahead, "l2": l2, "seed": seed}
         given |= {"dtype": dtype, "intercept": bool(fit_intercept)}
         kept = MEMORY if memory is None or memory == AUTO else memory

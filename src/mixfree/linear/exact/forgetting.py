@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from mixfree.base.arithmetic import MIN_VALUE, Array
-from mixfree.base.checks import check_not_negative, check_positive, check_values, shown
+from mixfree.base.checks import check_not_negative, check_positive, check_values
 from mixfree.base.state import shallow
 from mixfree.linear.exact.blocks import Fit
 from mixfree.linear.exact.mapping import ColumnMap
@@ -59,9 +59,7 @@ class Forgetting(Fit):
         super().__init__(columns)
         if isinstance(half_life, str):
             if half_life != "auto":
-                raise ValueError(
-                    f"half_life must be a number of rows or 'auto', not {shown(half_life)}"
-                )
+                raise ValueError(f"half_life must be a number of rows or 'auto', not {half_life!r}")
             self.half_lives, candidates = np.array(HALF_LIVES), len(HALF_LIVES)
         else:
             # Sums that never forget determine the unit of every column.

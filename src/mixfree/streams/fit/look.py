@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,7 @@ def _loss(
     column = target.column or Category(name)
     if isinstance(column, Time) or target.type == "date":
         raise ValueError(f"the target {name!r} is a {target.type}: give another column as `target`")
-    different = _different(values, column)
+    different = [*islice(_different(values, column), MAX_CLASSES + 1)]
     if loss is None and (type(column) is not Number or plan.classes):
         loss = "logistic"
     elif loss is None:
@@ -174,7 +175,7 @@ def _classes(different: list[str], column: Column, plan: FitPlan, rows: int) -> 
     """Return the classes given, or those in the first rows."""
     if plan.classes:
         given = [str(each) for each in plan.classes]
-        classes = _different(require("pyarrow").array(given), column)
+        classes = [*_different(require("pyarrow").array(given), column)]
         if len(classes) < len(given):  # such as 1 and 1.0
             listed = ", ".join(map(repr, given))
             raise ValueError(f"`classes` must be different values as in the target, not {listed}")
@@ -190,16 +191,17 @@ def _classes(different: list[str], column: Column, plan: FitPlan, rows: int) -> 
     if len(different) > MAX_CLASSES:
         examples = ", ".join(repr(text[:20]) for text in different[:3])
         raise ValueError(
-            f"the target {name!r} has {len(different):,} classes in the first {rows:,} rows, such "
-            f"as {examples}: for a number give `loss='squared'`; more than {MAX_CLASSES} classes "
-            "must be given as `classes`"
+            f"the target {name!r} has more than {MAX_CLASSES} classes in the first {rows:,} rows, "
+            f"such as {examples}: for a number give `loss='squared'`, else all of them as `classes`"
         )
     return different
 
 
-def _different(values: Any, column: Column) -> list[str]:
-    """Return the different values of a target as names, sorted; numbers by their size."""
+def _different(values: Any, column: Column) -> Iterator[str]:
+    """Yield the different values of a target as names, sorted; numbers by their size."""
     if type(column) is Number:  # without PyArrow's conversion of lists, which imports pandas
         numbers = np.unique(doubles(numbers_in(values, column.form)))
-        return [str(label_of(number)) for number in numbers[~np.isnan(numbers)].tolist()]
-    return sorted({name for name in class_names(values.unique(), column) if name is not None})
+        yield from (str(label_of(number)) for number in numbers[~np.isnan(numbers)].tolist())
+    else:
+        names = {*class_names(values.unique(), column)}
+        yield from sorted(each for each in names if each is not None)

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from threading import Event
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -20,7 +21,6 @@ from mixfree.streams.read.source import Source
 PARTS_PER_WORKER = 4  # of a cluster, so that all finish at about the same time, and few are lost
 
 Show = Callable[[int, float], None]
-Tell = Callable[[int, StreamFit], None]
 Part = tuple[StreamFit, int, tuple[StreamFile, ...]]  # an untrained fit, a number, and files
 
 
@@ -121,12 +121,9 @@ def _merge(fit: StreamFit, parts: Iterable[StreamFit], show: Show | None = None)
 
 
 def fit_part(
-    untrained: StreamFit, number: int, files: Sequence[StreamFile], tell: Tell | None = None
+    untrained: StreamFit, number: int, files: Sequence[StreamFile], tell: Any = None
 ) -> StreamFit:
-    """Return the fit of one part, which draws the rows that it keeps with a seed of its own.
-
-    ``tell`` is called with the number and the fit after each batch.
-    """
+    """Return the fit of a part, with a seed of its own; ``tell`` its number after each batch."""
     given = untrained.plan.parameters
     parameters = {**given, "seed": int(given.get("seed", 0)) + number}
     encoder = untrained.encoder.again(fixed=False)

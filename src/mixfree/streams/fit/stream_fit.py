@@ -175,8 +175,7 @@ class StreamFit:
 
     def learn(self, piece: Piece) -> None:
         """Learn from one batch, in parts of at most ``CELLS`` values."""
-        fit = CELLS // max(self.encoder.width, 1)
-        step = max(MIN_PREDICTED, 1 << fit.bit_length() >> 1)  # blocks end there, too
+        step = max(MIN_PREDICTED, 1 << (CELLS // max(self.encoder.width, 1)).bit_length() >> 1)
         if not self.encoder.growing and piece.batch.num_rows > step:
             self.learn(piece.slice(0, step))
             self.learn(piece.slice(step))

@@ -103,7 +103,7 @@ def verdict_on(values: Any, name: str, choices: Choices) -> Verdict:
     forced = bool(choices.features)
     if name in choices.categories:
         return Verdict("text", Category(name, True, hashed=choices.hash_columns))
-    kind, known = values.type, values.drop_null()
+    kind, known = values.type, values.drop_null() if values.null_count else values
     if dates.is_time(kind) or (name in choices.dates and len(known)):
         form = choices.dates.get(name) or dates.form_of(known, name)
         return _dated(name, choices, form)

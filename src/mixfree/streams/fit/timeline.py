@@ -194,10 +194,11 @@ class Timeline(State):
         new = np.empty((len(starts), len(COLUMNS)))
         # Row by row, since a sum of sums would depend on where batches end.
         centred[: len(old)] += old[:, 1]
-        place = np.repeat(np.arange(len(starts)), counts)
-        new[:, 1] = np.bincount(place, centred)
+        for number, part in enumerate(np.split(centred, starts[1:])):
+            new[number, 1] = np.add.accumulate(part)[-1]
         tested = np.vstack([old[:, 2:], tested])
-        cells = np.append(np.zeros(len(old), int), place[which])[:, None] * tested.shape[1]
+        place = starts.searchsorted(which, "right") - 1
+        cells = np.append(np.zeros(len(old), int), place)[:, None] * tested.shape[1]
         cells = (cells + np.arange(tested.shape[1])).ravel()
         sums = np.bincount(cells, tested.ravel(), len(new) * tested.shape[1])
         new[:, 2:] = sums.reshape(len(new), -1)

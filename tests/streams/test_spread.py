@@ -111,19 +111,20 @@ def test_what_is_wrong_in_a_part_is_told_with_its_place(data, tmp_path, capsys):
     assert not (tmp_path / "m").exists()
 
 
-def test_an_error_of_a_part_stops_the_other_threads(data, monkeypatch):
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_an_error_of_a_part_stops_the_other_threads(data, monkeypatch, wrong):
     """Catches threads that read their part to its end, as after Ctrl-C."""
 
     def fit_part(untrained, number, files, tell):
-        if number == 0:
-            raise ValueError("the first part is wrong")
+        if number == wrong:
+            raise ValueError("a part is wrong")
         while True:
             tell(number, untrained)
 
     monkeypatch.setattr(spread, "fit_part", fit_part)
     source = Source(find_files([str(data)]))
     fit = StreamFit.begin(source, FitPlan("load", missing="skip"))
-    with pytest.raises(ValueError, match="the first part"):
+    with pytest.raises(ValueError, match="a part is wrong"):
         spread.run_on_workers(fit, source, 2)
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from functools import partial
 from threading import Event
@@ -21,7 +21,6 @@ from mixfree.streams.read.source import Source
 PARTS_PER_WORKER = 4  # of a cluster, so that all finish at about the same time, and few are lost
 
 Show = Callable[[int, float], None]
-Part = tuple[StreamFit, int, tuple[StreamFile, ...]]  # an untrained fit, a number, and files
 
 
 def check_can_be_spread(fit: StreamFit, source: Source) -> None:
@@ -78,7 +77,11 @@ def run_on_workers(
     pool = ThreadPoolExecutor(len(parts))
     try:
         with threadpool_limits(1, "blas"):
-            _merge(fit, pool.map(partial(fit_part, tell=tell), *zip(*parts, strict=True)))
+            futures = [pool.submit(partial(fit_part, tell=tell), *part) for part in parts]
+            for each in as_completed(futures):
+                each.result()  # raises the first error of any part
+            _merge(fit, (each.result() for each in futures))
+        fit.seconds = time.monotonic() - began
     finally:
         stopped.set()  # after an error or Ctrl-C, the other threads stop as well
         pool.shutdown(cancel_futures=True)
@@ -101,7 +104,7 @@ def run_on_cluster(
     return threads, len(parts)
 
 
-def _parts(fit: StreamFit, source: Source, count: int) -> list[Part]:
+def _parts(fit: StreamFit, source: Source, count: int) -> list[tuple[Any, ...]]:
     found = parts_of(source.files, count)
     for file in {file.path: file for files in found for file in files}.values():
         if file.path != source.files[0].path:
@@ -120,9 +123,7 @@ def _merge(fit: StreamFit, parts: Iterable[StreamFit], show: Show | None = None)
     fit.end(seconds=time.monotonic() - began)
 
 
-def fit_part(
-    untrained: StreamFit, number: int, files: Sequence[StreamFile], tell: Any = None
-) -> StreamFit:
+def fit_part(untrained: StreamFit, number: int, files: Any, tell: Any = None) -> StreamFit:
     """Return the fit of a part, with a seed of its own; ``tell`` its number after each batch."""
     given = untrained.plan.parameters
     parameters = {**given, "seed": int(given.get("seed", 0)) + number}

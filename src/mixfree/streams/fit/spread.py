@@ -124,7 +124,7 @@ def _merge(fit: StreamFit, parts: Iterable[StreamFit], show: Show | None = None)
 
 
 def fit_part(untrained: StreamFit, number: int, files: Any, tell: Any = None) -> StreamFit:
-    """Return the fit of a part, with a seed of its own; ``tell`` its number after each batch."""
+    """Return the fit of a part, with a seed of its own, and ``tell`` of it after each batch."""
     given = untrained.plan.parameters
     parameters = {**given, "seed": int(given.get("seed", 0)) + number}
     encoder = untrained.encoder.again(fixed=False)

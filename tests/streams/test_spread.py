@@ -111,6 +111,13 @@ def test_what_is_wrong_in_a_part_is_told_with_its_place(data, tmp_path, capsys):
     assert not (tmp_path / "m").exists()
 
 
+def test_parts_have_as_many_bytes(tmp_path):
+    """Catches parts of as many files each."""
+    for name, size in zip("abcd", (30, 10, 10, 10), strict=True):
+        (tmp_path / f"{name}.csv").write_text("x" * size)
+    assert [*map(len, spread.parts_of(find_files([str(tmp_path)]), 2))] == [1, 3]
+
+
 @pytest.mark.parametrize("wrong", [0, 1])
 def test_an_error_of_a_part_stops_the_other_threads(data, monkeypatch, wrong):
     """Catches threads that read their part to its end, as after Ctrl-C."""

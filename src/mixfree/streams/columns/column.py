@@ -150,6 +150,7 @@ class Number(Column):
         """Return doubles, NaN where missing."""
         return doubles(numbers_in(values, self.form))
 
+    @np.errstate(over="ignore", invalid="ignore")  # values that are too large are refused later
     def gaps(self, entries: Array) -> Array | None:
         """Return which entries are not finite; a sum takes less time than a test of each."""
         found = None if np.isfinite(entries.sum()) else ~np.isfinite(entries)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import MAX_VALUE, Array
 from mixfree.base.checks import check_one_of, check_whole
 from mixfree.base.extras import require
 from mixfree.base.state import loading
@@ -137,15 +137,17 @@ class Encoder:
         if not self.growing or places != [*range(max(self.width, len(self.columns)))]:
             return None
         columns, double = batch.select(self.needs[:-1]).columns, require("pyarrow").float64()
-        if any(each.type != double or each.null_count for each in columns):
-            return None
-        return [*map(doubles, columns)]
+        fit = all(each.type == double and not each.null_count for each in columns)
+        return [*map(doubles, columns)] if fit else None
 
+    @np.errstate(over="ignore", invalid="ignore")  # values that are too large are refused
     def see(self, piece: Piece) -> None:
         """Sum rows that no learner sums, such as those of a first look."""
         found = self.encode(piece)
         self.learn(found, 0, len(found.targets))
         self.sums = self.sums + np.asarray(found.rows).sum(axis=0)
+        if not np.isfinite(self.sums).all():
+            self.check_sizes(piece)
 
     def learn(self, found: Encoded, begin: int, end: int) -> None:
         """Take note of some of the rows that :meth:`encode` yielded."""
@@ -189,13 +191,13 @@ class Encoder:
         names = [name for column, (a, b) in used if b > a for name in column.sources]
         return names or list(self.columns[0].sources[:1])
 
-    def check_sizes(self, piece: Piece, largest: float) -> None:
-        """Raise ValueError with the place of the first number above a size."""
+    def check_sizes(self, piece: Piece) -> None:
+        """Raise ValueError with the place of the first number that is too large."""
         for column in (*self.columns, self._target):
             if isinstance(column, Number):
                 values = column.parse(column.values(piece.batch), grow=False)
-                for row in np.flatnonzero(np.abs(values) > largest)[:1]:
-                    what = f"is {values[row]:.3g}: values must be at most {largest:.3g} in size"
+                for row in np.flatnonzero(np.abs(values) > MAX_VALUE)[:1]:
+                    what = f"is {values[row]:.3g}: values must be at most {MAX_VALUE:.3g} in size"
                     raise ValueError(located(piece, int(row), what, column.name))
 
     def check_parsed(self, read: int) -> None:

@@ -37,11 +37,10 @@ def targets_in(piece: Piece, target: Column, classes: Sequence[str] | None) -> t
     if classes is None:
         form = target.form if isinstance(target, Number) else "point"
         targets = doubles(numbers_in(decoded(values), form))
-        if np.isfinite(targets.sum()):  # which takes less time than a test of each
+        if Number(target.name).gaps(targets) is None:
             return targets, np.ones(len(targets), bool)
-        infinite = np.isinf(targets)
-        if infinite.any():
-            raise ValueError(located(piece, int(infinite.argmax()), "is infinite", target.name))
+        for row in np.flatnonzero(np.isinf(targets))[:1]:
+            raise ValueError(located(piece, int(row), "is infinite", target.name))
         return targets, ~np.isnan(targets)
     different, which = _encoded(values)
     names = class_names(different, target)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import mixfree
-from mixfree.base.arithmetic import MAX_VALUE, Array
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole, shown
 from mixfree.base.state import State, loading
 from mixfree.base.terminal import interrupts_wait
@@ -193,7 +193,7 @@ class StreamFit:
                 begin = end
             except ValueError:
                 if np.isfinite(np.asarray(found.rows)).all():
-                    self.encoder.check_sizes(piece, MAX_VALUE)
+                    self.encoder.check_sizes(piece)
                     raise
                 piece, begin = piece.slice(begin), 0
                 found = self.encoder.encode(piece)

@@ -194,8 +194,7 @@ class Timeline(State):
         new = np.empty((len(starts), len(COLUMNS)))
         # Row by row, since a sum of sums would depend on where batches end.
         centred[: len(old)] += old[:, 1]
-        for number, part in enumerate(np.split(centred, starts[1:])):
-            new[number, 1] = np.add.accumulate(part)[-1]
+        new[:, 1] = [np.add.accumulate(each)[-1] for each in np.split(centred, starts[1:])]
         tested = np.vstack([old[:, 2:], tested])
         place = starts.searchsorted(which, "right") - 1
         cells = np.append(np.zeros(len(old), int), place)[:, None] * tested.shape[1]

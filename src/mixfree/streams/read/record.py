@@ -113,9 +113,8 @@ class ReadRecord:
 
 def _checksums(piece: Piece, rows: list[int]) -> list[int]:
     """Return the checksums of some rows of a batch."""
-    columns = [_canonical(each, rows) for each in piece.batch.columns]
-    rest = zip(rows, zip(*columns, strict=True), strict=True)
-    return [zlib.crc32(f"{piece.start + row} {[*values]}".encode()) for row, values in rest]
+    found = zip(rows, *(_canonical(each, rows) for each in piece.batch.columns), strict=True)
+    return [zlib.crc32(f"{piece.start + row} {values}".encode()) for row, *values in found]
 
 
 def _canonical(values: Any, rows: list[int]) -> list[Any]:

@@ -36,8 +36,7 @@ WRONG = {
         "a,b,y\n1,2,3\n2,4,-1.7e80\n",
         "row 2, column 'y' is -1.7e+80: values must be at most 1e+75 in size",
     ),
-    "sum.csv": ("a,y\n1,2\n1e308,4\n1e308,6\n", "row 2, column 'a' is 1e+308: values must be"),
-    "aim.csv": ("a,y\n1,2\n2,1e308\n3,1e308\n", "row 2, column 'y' is 1e+308: values must be"),
+    "sum.csv": ("a,y\n1,2" + 2 * "\n1e308,1e308", "row 2, column 'a' is 1e+308: values must be"),
     "changes.jsonl": (
         ROWS * 6000 + '{"a": "x", "y": 3}\n',
         "row 12001, column 'a' is 'x', not a number; --missing",

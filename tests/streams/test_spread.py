@@ -123,10 +123,9 @@ def test_an_error_of_a_part_stops_the_other_threads(data, monkeypatch, wrong):
     """Catches threads that read their part to its end, as after Ctrl-C."""
 
     def fit_part(untrained, number, files, tell):
-        if number == wrong:
-            raise ValueError("a part is wrong")
-        while True:
+        while number != wrong:
             tell(number, untrained)
+        raise ValueError("a part is wrong")
 
     monkeypatch.setattr(spread, "fit_part", fit_part)
     source = Source(find_files([str(data)]))

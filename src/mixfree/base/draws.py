@@ -49,13 +49,7 @@ def _mix_words(words: Array) -> Array:
 
 
 def key(seed: int, purpose: int) -> Key:
-    """The key of a seed for one purpose.
-
-    Examples
-    --------
-    >>> key(0, LEVELS) != key(0, REPLAY) != key(1, REPLAY)
-    True
-    """
+    """The key of a seed for one purpose."""
     seed = check_whole(seed, "seed", least=0, most=2**64 - 1)
     words = []
     for half in (0, 1):

@@ -25,14 +25,6 @@ def check_place(
     input, and empty or an earlier output of the same kind, which has the ``mark`` near its
     beginning or end (after a newline: at the beginning of a line); ``force`` replaces any file.
     Errors call the path by the ``name`` of its argument.
-
-    Examples
-    --------
-    >>> path = Path(tempfile.mkdtemp()) / "notes.txt"
-    >>> size = path.write_text("bread, milk")
-    >>> check_place(path, "weights", b"\\nfeature,weight")
-    Traceback (most recent call last):
-    ValueError: weights must not be ..., which exists and is no earlier output ...
     """
     folder = Path(os.path.realpath(path)).parent
     if not folder.is_dir():

@@ -23,14 +23,6 @@ class UniformSample(State):
     so the same samples are kept however the stream is cut into chunks, and they are a uniform
     sample of it, in order of arrival. Two samples are merged by keeping the smallest keys of both.
     Copies share all arrays, since none is written to.
-
-    Examples
-    --------
-    >>> kept = UniformSample(2)
-    >>> for first in (0, 4, 8):
-    ...     kept.offer([np.arange(first, first + 4.0)])
-    >>> kept.columns, kept.seen
-    ([array([2., 6.])], 12)
     """
 
     size: int

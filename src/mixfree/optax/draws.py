@@ -25,14 +25,7 @@ def mix(word: jax.Array) -> jax.Array:
 
 
 def key(seed: Any, purpose: int) -> jax.Array:
-    """Return what is returned by :func:`mixfree.base.draws.key`; the seed may be an array.
-
-    Examples
-    --------
-    >>> same = draws.key(7, draws.LEVELS)
-    >>> [int(w) for w in key(jnp.uint32(7), draws.LEVELS)] == list(same)
-    True
-    """
+    """Return what is returned by :func:`mixfree.base.draws.key`; the seed may be an array."""
     if not isinstance(seed, jax.Array):
         return jnp.array(draws.key(seed, purpose), jnp.uint32)
     if seed.ndim or not jnp.issubdtype(seed.dtype, jnp.integer):

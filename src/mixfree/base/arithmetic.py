@@ -42,9 +42,8 @@ def one_thread(method: Callable[..., Result]) -> Callable[..., Result]:
 
     @wraps(method)
     def limited(self: Any, *args: Any, **options: Any) -> Result:
-        several = [(each, each.num_threads) for each in _blas() if each.num_threads > 1]
-        if self.columns > MAX_COLUMNS_PER_THREAD or not several:
-            return method(self, *args, **options)
+        few = self.columns <= MAX_COLUMNS_PER_THREAD
+        several = [(each, each.num_threads) for each in _blas() if few and each.num_threads > 1]
         try:
             for each, _ in several:
                 each.set_num_threads(1)

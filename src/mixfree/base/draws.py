@@ -6,7 +6,7 @@ every backend draws the same numbers: :mod:`mixfree.kernels.draws` (Numba) and
 JAX has no 64-bit integers by default.
 """
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from mixfree.base.checks import check_whole
 
 # Purposes: what a draw is for.
 LEVELS, REPLAY, RESERVOIR, _, SAMPLE, KEPT, DRAWN, TESTED = range(1, 9)
-Word = TypeVar("Word", int, Array)
 
 _MASK = 0xFFFFFFFF
 _GOLDEN = 0x9E3779B9
@@ -28,7 +27,7 @@ class Key(NamedTuple):
     second: int
 
 
-def mix(word: Word) -> Word:
+def mix(word: int) -> int:
     """A bijection of 32-bit words in which every bit of the input moves every bit of the output."""
     word = word ^ (word >> 16)
     word = (word * 0x7FEB352D) & _MASK

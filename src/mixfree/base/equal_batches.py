@@ -41,12 +41,11 @@ class EqualBatches(State, Generic[T]):
 
     def merged(self, other: Self) -> Self:
         """Return the batches of both, joined until all have the same length."""
-        one, two = self, other
-        while one.length < two.length:
-            one = one.doubled()
-        while two.length < one.length:
-            two = two.doubled()
-        return one.added(*two.items)
+        if self.length < other.length:
+            return self.doubled().merged(other)
+        if self.length > other.length:
+            return self.merged(other.doubled())
+        return self.added(*other.items)
 
     def plain(self) -> dict[str, Any]:
         """Return the length, and the items as plain values."""

@@ -52,7 +52,10 @@ def styles_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     in every figure. All other series have the colours that are left. Series of one colour differ
     in their dashes.
     """
-    colors = {name: _color_of_method(name) for name in names}
+    colors = {}
+    for name in names:
+        words = re.findall(r"[a-z]+(?:-[a-z0-9]+)*", name.lower())
+        colors[name] = next((METHODS[word] for word in words if word in METHODS), None)
     free = cycle(color for color in PALETTE if color not in colors.values())
     found: dict[str, dict[str, Any]] = {}
     for name, color in colors.items():
@@ -61,11 +64,6 @@ def styles_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
         same = sum(style["color"] == color for style in found.values())
         found[name] = {"color": color, "linestyle": DASHES[(first + same) % len(DASHES)]}
     return found
-
-
-def _color_of_method(name: str) -> str | None:
-    words = re.findall(r"[a-z]+(?:-[a-z0-9]+)*", name.lower())
-    return next((METHODS[word] for word in words if word in METHODS), None)
 
 
 def new_figure(

@@ -113,7 +113,13 @@ class State:
             )
         found = copy.copy(self)
         for public, name in names.items():
-            value = self._restored_field(name, plain[public], what)
+            mine, value = getattr(self, name), plain[public]
+            if isinstance(mine, State):
+                value = mine.restored(value, public)
+            elif problem := _difference(value, mine, grows=name in self.grows):
+                raise ValueError(f"state of the {what} does not fit: {public} is {problem}")
+            else:
+                value = float(value) if isinstance(mine, float) else copy.deepcopy(value)
             object.__setattr__(found, name, value)  # also if it is frozen
         found.check(what)
         return found
@@ -133,14 +139,6 @@ class State:
     def names(cls) -> tuple[str, ...]:
         """Names of the fields."""
         return cls.saved or _names(cls)  # type: ignore[arg-type]
-
-    def _restored_field(self, name: str, value: Any, what: str) -> Any:
-        mine = getattr(self, name)
-        if isinstance(mine, State):
-            return mine.restored(value, _public(name))
-        if problem := _difference(value, mine, grows=name in self.grows):
-            raise ValueError(f"state of the {what} does not fit: {_public(name)} is {problem}")
-        return float(value) if isinstance(mine, float) else copy.deepcopy(value)
 
 
 @dataclass(slots=True)

@@ -171,6 +171,5 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         return weights
 
     def _loss_of(self, classes: Any) -> Loss:
-        if self.loss is not None:
-            check_one_of(self.loss, "loss", ("logistic",))
+        check_one_of(self.loss or "logistic", "loss", ("logistic",))
         return loss_of(classes)

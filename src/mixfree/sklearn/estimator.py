@@ -5,7 +5,7 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +21,7 @@ from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner, learner_for
 from mixfree.linear.losses import Loss
 from mixfree.sklearn import tables
-from mixfree.sklearn.results import Results, check_unmasked
+from mixfree.sklearn.results import ROWS, Results, check_unmasked
 from mixfree.streams.fit.plan import FitPlan
 from mixfree.streams.fit.stream_fit import StreamFit
 
@@ -93,7 +93,6 @@ class StreamModel(Results, ABC):
     output: str | None = None
     options: Mapping[str, Any] | None = None
     seed: int = 0
-    _fit: Any = field(init=False)  # a learner of rows of numbers, or a StreamFit to tables
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Insert the shared parameters into the subclass's docstring at ``{shared}``."""
@@ -211,14 +210,9 @@ class StreamModel(Results, ABC):
             and (y.dtype.kind in "biu" or (y.dtype.kind == "f" and float(inner(y, y)) < math.inf))
         ):
             return X, y
+        unseen = not isinstance(X, np.ndarray)  # of an array, the learner finds what is not finite
         checked: tuple[Any, Array] = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            reset=reset,
-            ensure_all_finite=not isinstance(X, np.ndarray),  # else the learner finds them
+            self, X, y, reset=reset, ensure_all_finite=unseen, **ROWS
         )
         return checked
 
@@ -254,18 +248,17 @@ class StreamModel(Results, ABC):
         >>> bool(np.allclose(both.coef_, StreamRegressor().fit(X, y).coef_))
         True
         """
-        mine, theirs = self._exact("merge"), other._exact("merge")
-        table, others = self._table, other._table
-        if table is not None and others is not None:
-            both, others = copy.deepcopy((table, others))  # merging changes both
-            both.merge(others)
-            self._fit = both
-        elif table is None and others is None:
-            mine.merge(theirs)
-        else:
+        for each in (self, other):
+            each._exact("merge")
+        mine, theirs = self._fit, other._fit
+        if type(mine) is not type(theirs):
             raise ValueError(
                 "cannot merge a fit to a table with encoded columns and one to numbers"
             )
+        if self._table is not None:
+            mine, theirs = copy.deepcopy((mine, theirs))  # merging changes both
+        mine.merge(theirs)
+        self._fit = mine
         return self
 
     def state_dict(self) -> dict[str, Any]:

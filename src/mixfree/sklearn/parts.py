@@ -43,23 +43,21 @@ def fit_parts(
     parts = parts.to_delayed() if hasattr(parts, "to_delayed") else parts
     fits: Iterable[Model | None] = (_fitted(model, part, target, classes) for part in parts)
     if isinstance(parts, Sequence) and any(hasattr(part, "__dask_graph__") for part in parts):
-        fitted = require("dask").delayed(_fitted)
-        fits = require("dask").compute(*(fitted(model, p, target, classes) for p in parts))
-    merged: Model | None = None
-    for each in fits:
-        if each is not None:
-            merged = each if merged is None else merged.merge(each)
-    if merged is None:
+        delayed = require("dask").delayed(_fitted)
+        fits = require("dask").compute(*(delayed(model, p, target, classes) for p in parts))
+    fitted = (each for each in fits if each is not None)
+    if (merged := next(fitted, None)) is None:
         raise ValueError("parts must have at least one row, but all are empty")
+    for each in fitted:
+        merged.merge(each)
     return merged
 
 
 def _fitted(model: Model, part: Any, target: str | None, classes: Any) -> Model | None:
-    X, y, *weights = (part, None) if target is not None else part
+    X, y, sample_weight = (*part, None)[:3] if target is None else (part, None, None)
     if len(X if y is None else y) == 0:
         return None
     fresh: Any = clone(model)
     options = {} if classes is None else {"classes": classes}
-    sample_weight = weights[0] if weights else None
     fitted: Model = fresh.partial_fit(X, y, sample_weight=sample_weight, target=target, **options)
     return fitted

@@ -20,6 +20,9 @@ from mixfree.steps.profile import BLOCK_AT_HALF, SUM_AT_HALF
 from mixfree.streams.columns.kinds import matching
 from mixfree.streams.fit.stream_fit import StreamFit
 
+# What validate_data takes for rows of numbers, in fits and in predictions.
+ROWS: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+
 
 class Results(BaseEstimator):
     """The part of an estimator that describes its fit."""
@@ -82,8 +85,7 @@ class Results(BaseEstimator):
         if (table := self._table) is not None:
             yield from encoded(table.encoder, table.model.design, X)
             return
-        dtypes = [np.float64, np.float32]
-        yield validate_data(self, read(X), accept_sparse="csr", dtype=dtypes, reset=False)
+        yield validate_data(self, read(X), reset=False, **ROWS)
 
     @property
     def n_samples_seen_(self) -> int:

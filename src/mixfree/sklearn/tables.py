@@ -55,10 +55,7 @@ class TableSource(Source):
         """The labels in the target column: of all rows of a table, of the first of a stream."""
         self.require_columns([self.target], "target column")
         rows = rows_to_look_at(len(self.schema.names))
-        while sum(len(each) for each in self._looked) < rows:
-            batch = next(self._batches, None)
-            if batch is None:
-                break
+        while sum(map(len, self._looked)) < rows and (batch := next(self._batches, None)):
             self._looked.append(batch)
         columns = [each.column(self.target) for each in self._looked]
         different = require("pyarrow").chunked_array(columns).unique().drop_null()
@@ -107,8 +104,6 @@ def row_weights(
 
 def is_table(X: Any) -> bool:
     """Whether X is a data frame, a table or a stream of batches."""
-    if type(X) is np.ndarray:  # most often, and quicker than to look for an attribute
-        return False
     return hasattr(X, "__arrow_c_stream__") or type(X).__module__.split(".")[0] in FRAMES
 
 

@@ -92,7 +92,6 @@ def averaged(state: Any, params: Any) -> Any:
             f"state has {len(found)} averages: pass the part of the state with the one you want"
         )
 
-    def at(path: Any, p: Any) -> Any:
-        return averages[path].astype(jnp.result_type(p)) if path in averages else p
-
-    return tree_map_with_path(at, params) if averages else params
+    return tree_map_with_path(
+        lambda path, p: averages[path].astype(jnp.result_type(p)) if path in averages else p, params
+    )

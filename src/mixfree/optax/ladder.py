@@ -152,7 +152,7 @@ def _ladder(
         g = trees.cast_like(updates, x)
         sampled = trees.sample(g, SAMPLE, kind)
         vector = sampled if sampled.size == entries else g
-        good = trees.acceptable(vector)
+        good = jnp.isfinite(trees.norm(vector))
         # A gradient that is not finite counts as 0, and does not count as a step.
         sampled, vector, g = jax.tree.map(lambda a: jnp.where(good, a, 0.0), (sampled, vector, g))
         steps = state.steps + good

@@ -84,12 +84,8 @@ def memory(capacity: int, draws: int = 1, seed: Any = 0) -> Memory:
             fresh = found.reshape(-1, *[1] * (rows.ndim - 1)) >= 0
             return jnp.concatenate([rows, jnp.where(fresh, rows[found], kept[drawn])])
 
-        def written(rows: jax.Array, kept: jax.Array) -> jax.Array:
-            return kept.at[target].set(rows, mode="drop")
-
-        after = state._replace(
-            seen=state.seen + np.uint32(count), kept=jax.tree.map(written, batch, state.kept)
-        )
+        kept = jax.tree.map(lambda a, rows: a.at[target].set(rows, mode="drop"), state.kept, batch)
+        after = state._replace(seen=state.seen + np.uint32(count), kept=kept)
         return jax.tree.map(mixed, batch, state.kept), after
 
     return Memory(init, mix)

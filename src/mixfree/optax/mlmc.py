@@ -78,7 +78,7 @@ def mlmc(
         return jax.tree.map(jnp.copy, state)  # so that no two leaves are one: it can be donated
 
     def update(updates: Any, state: MLMCState, params: Any = None, **extra: Any) -> Any:
-        params, good = trees.real_arrays(params), trees.acceptable(updates)
+        params, good = trees.real_arrays(params), jnp.isfinite(trees.norm(updates))
         opened = _length(levels, horizon, state)
         length = jnp.where(state.seen == 0, opened, state.length)
         first = jnp.where(length == 1, 1.0, 1.0 / share - 1.0)

@@ -89,8 +89,3 @@ def norm(tree: Any) -> jax.Array:
     # XLA vectorises sums over the first axis only.
     sums = [x.sum(0).sum() if x.ndim else x for x in squares]
     return jnp.sqrt(sum(sums, jnp.zeros((), widest(tree))))
-
-
-def acceptable(tree: Any) -> jax.Array:
-    """Whether a gradient and its norm are finite."""
-    return jnp.isfinite(norm(tree))

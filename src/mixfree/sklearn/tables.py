@@ -55,7 +55,9 @@ class TableSource(Source):
         """The labels in the target column: of all rows of a table, of the first of a stream."""
         self.require_columns([self.target], "target column")
         rows = rows_to_look_at(len(self.schema.names))
-        while sum(map(len, self._looked)) < rows and (batch := next(self._batches, None)):
+        while sum(map(len, self._looked)) < rows:
+            if (batch := next(self._batches, None)) is None:
+                break
             self._looked.append(batch)
         columns = [each.column(self.target) for each in self._looked]
         different = require("pyarrow").chunked_array(columns).unique().drop_null()

@@ -117,8 +117,11 @@ class Fit(State):
     @property
     def _waiting(self) -> Block:
         """The pending rows, if any, with their targets and weights."""
-        room = self._room
-        return self._part(room.rows, room.targets, room.weights, 0, self._filled)
+        room = self._room.part(0, self._filled)
+        # A whole block is stored as if its rows came at once, a part as if it had been restored.
+        whole = self._filled >= self._length() and not room.rows.flags.c_contiguous
+        rows = np.asarray(room.rows, order="F" if whole else "C")
+        return self._part(rows, room.targets, room.weights, 0, self._filled)
 
     def _length(self) -> int:
         """Return the rows of the next block: more on long streams, to join sums less often."""

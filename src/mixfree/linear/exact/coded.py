@@ -50,8 +50,9 @@ class Coded:
         return Coded(numbers, self.at, codes, self.places, self.columns)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """Return the matrix."""
-        found = np.zeros((len(self), self.columns + (len(self.codes) > 0)))
+        """Return the matrix, by columns."""
+        new = np.zeros if self.codes else np.empty
+        found: Array = new((len(self), self.columns + (len(self.codes) > 0)), order="F")
         for codes, places in zip(self.codes, self.places, strict=True):
             found[np.arange(len(codes)), places[codes]] = 1.0
         self.write(found)

@@ -124,6 +124,7 @@ class GlmFit(Fit):
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Add a block to the sums, and offer its rows to the sample."""
+        rows = np.asarray(rows)
         check_values(rows=rows)
         new = self._unpredicted(rows, targets, weights)
         if self.complete:

@@ -411,12 +411,12 @@ class StreamFit:
         return max(math.ceil(growth * rows / CHUNK), 1) * CHUNK
 
     def _takes_codes(self, rows: Array | Coded, weights: Array | None) -> bool:
-        """Whether the learner sums indicators by their codes, and these and the rows are many."""
+        """Whether the learner takes columns, or indicators by their codes if these are many."""
         if not isinstance(rows, Coded) or weights is not None:
             return False
         many = len(rows) >= rows.shape[1] >= MIN_INDICATORS + len(rows.at)
-        many = not rows.codes or (many and self.used >= MIN_CODED)
-        return many and isinstance(self.row_loss, Squared)
+        many = many and self.used >= MIN_CODED and isinstance(self.row_loss, Squared)
+        return many or not rows.codes
 
     def _learn(self, name: str, found: Encoded, begin: int, end: int) -> None:
         rows, targets = found.rows[begin:end], found.targets[begin:end]

@@ -9,6 +9,7 @@ from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from mixfree.linear.exact.coded import Coded
 from mixfree.linear.glm.fit import GlmFit
 from mixfree.linear.glm.newton import Objective, Point
 from mixfree.linear.glm.problem import SHARE_OF_RIDGE
@@ -128,8 +129,11 @@ def test_every_loss_is_close_to_its_fit_of_all_rows(loss):
 
 @pytest.mark.parametrize("loss", DATA, ids=str)
 @pytest.mark.parametrize("rows", [500, 700, 3_000])
-def test_same_bits_however_the_rows_are_cut_and_after_saving(loss, rows):
+@pytest.mark.parametrize("by_column", [False, True])
+def test_same_bits_however_the_rows_are_cut_and_after_saving(loss, rows, by_column):
     x, y = (each[:rows] for each in DATA[loss])
+    width = x.shape[1]
+    x = Coded([*x.T.copy()], np.arange(width), [], [], width) if by_column else x
     whole = fitted(loss, x, y, memory=640)
     expected = whole.weights()
     for chunk in (1, 17, 641) if rows < 1_000 else (97, 640):
@@ -137,8 +141,10 @@ def test_same_bits_however_the_rows_are_cut_and_after_saving(loss, rows):
         np.testing.assert_array_equal(found, expected)
     first = fitted(loss, x[: rows - 333], y[: rows - 333], memory=640)
     first.weights()  # asking changes nothing
-    second = GlmFit(loss, x.shape[1], memory=640)
-    second = second.restored(first.plain(), "fit")
+    plain = first.plain()
+    plain["blocks"]["rows"] = np.ascontiguousarray(plain["blocks"]["rows"])  # as files have them
+    second = GlmFit(loss, width, memory=640).restored(plain, "fit")
+    np.testing.assert_array_equal(second.weights(), first.weights())
     second.add(x[rows - 333 :], y[rows - 333 :])
     np.testing.assert_array_equal(second.weights(), expected)
     assert second.samples == rows

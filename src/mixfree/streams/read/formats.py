@@ -237,8 +237,13 @@ class Reader:
 
 
 def _batch_rows(names: Sequence[str]) -> int:
-    """Return a power of two, as blocks of rows have."""
-    return min(ROWS, max(1 << (CELLS // max(len(names), 1)).bit_length() >> 1, 64))
+    """Return the rows per batch: several blocks, but no power of two.
+
+    PyArrow's Parquet reader would move each such column twice, to more memory and back.
+    """
+    most = min(ROWS, max(CELLS // max(len(names), 1), 64))
+    blocks = 1 << max(most.bit_length() - 4, 0)
+    return max((most - 1) // blocks * blocks, 1)
 
 
 def _plain(batch: Any, names: list[str]) -> Any:

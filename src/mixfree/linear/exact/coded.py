@@ -12,7 +12,7 @@ from mixfree.base.arithmetic import MAX_VALUE, Array
 from mixfree.base.checks import check_values
 from mixfree.linear.exact.sums import MAX_OFFSET, Sums, not_negative, origin_of
 
-SLAB_ROWS = 1 << 12  # that are multiplied at once: they stay in a cache
+SLAB_VALUES = 1 << 18  # that are multiplied at once: they stay in a cache
 
 
 def has_codes(rows: Any) -> bool:
@@ -63,8 +63,6 @@ class Coded:
         whole = len(self.at) == out.shape[1]
         if whole and out.flags.f_contiguous:
             np.concatenate(self.numbers, out=out.T.reshape(-1))
-        elif whole and len(self) < SLAB_ROWS:
-            out[:] = np.array(self.numbers).T  # columns of a few rows stay in a cache
         else:
             out[:, : 0 if whole or self.codes else self.columns] = 0.0
             for place, values in zip(self.at, self.numbers, strict=True):
@@ -106,19 +104,20 @@ class Coded:
         sizes = [len(places) for places in self.places]
         firsts, levels = np.cumsum([0, *sizes[:-1]]), sum(sizes)
         gram, by_level = np.zeros((k + 1, k + 1)), np.zeros((levels, k + 1))
-        for start in range(0, n, SLAB_ROWS):
-            here = slice(start, start + SLAB_ROWS)
-            centred = np.empty((len(targets[here]), k + 1))
+        slab = SLAB_VALUES // (k + 1) + 1
+        room = np.ones((min(n, slab), k + 1))
+        each = np.empty((len(room), len(sizes)), np.int32)
+        one, ends = np.ones(each.size), np.arange(0, each.size + 1, len(sizes), dtype=np.int32)
+        for start in range(0, n, slab):
+            here = slice(start, start + slab)
+            centred, places = room[: n - start], each[: n - start]
             columns = [*(each[here] for each in self.numbers), *targets[here].T]
             for place, (values, zero) in enumerate(zip(columns, origin, strict=True)):
                 np.subtract(values, zero, out=centred[:, place])
-            centred[:, k] = 1.0
             gram += np.dot(centred.T, centred)
-            places = np.empty((len(centred), len(sizes)), np.int32)
             for place, codes in enumerate(self.codes):
                 np.add(codes[here], firsts[place], out=places[:, place], casting="unsafe")
-            ends = np.arange(0, places.size + 1, len(sizes), dtype=np.int32)
-            parts = np.ones(places.size), places.ravel(), ends
+            parts = one[: places.size], places.ravel(), ends[: len(places) + 1]
             by_level += sparse.csc_array(parts, shape=(levels, len(centred))) @ centred
         square, far = gram.diagonal()[:-1], gram[-1, :-1] ** 2 / n
         accurate = bool((far * (1.0 + 1.0 / MAX_OFFSET) <= square).all())

@@ -6,8 +6,7 @@ from tests import public_names
 
 
 def test_names_and_signatures_are_those_on_record():
-    """Fails for a public name or parameter that was added, renamed or dropped by accident,
-    for one that ``__all__`` has twice, and for a module without it."""
+    """Fails for an accidental change of them, a name twice, and a module without ``__all__``."""
     recorded = public_names.FILE.read_text(encoding="utf-8").splitlines()
     changed = difflib.unified_diff(
         recorded, public_names.text().splitlines(), "on record", "now", lineterm="", n=2

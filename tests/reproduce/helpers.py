@@ -16,11 +16,7 @@ def lines_of(table):
 
 
 def directions(opt, gradient, samples):
-    """Run over the samples; yield w_t and g_t of each step, after it was taken.
-
-    g_t is summed here with the weights of the gradient part, so that checks of g_t are independent
-    of the optimiser's own sums.
-    """
+    """Run over the samples; yield w_t of each step, after it, and g_t, which is summed here."""
     law = opt.gradient
     direction = np.zeros_like(opt.x)
     for sample in samples:

@@ -104,20 +104,18 @@ class Coded:
         sizes = [len(places) for places in self.places]
         firsts, levels = np.cumsum([0, *sizes[:-1]]), sum(sizes)
         gram, by_level = np.zeros((k + 1, k + 1)), np.zeros((levels, k + 1))
-        slab = SLAB_VALUES // (k + 1) + 1
-        room = np.ones((min(n, slab), k + 1))
-        each = np.empty((len(room), len(sizes)), np.int32)
-        one, ends = np.ones(each.size), np.arange(0, each.size + 1, len(sizes), dtype=np.int32)
-        for start in range(0, n, slab):
+        for start in range(0, n, slab := SLAB_VALUES // (k + 1) + 1):
             here = slice(start, start + slab)
-            centred, places = room[: n - start], each[: n - start]
+            centred = np.ones((len(targets[here]), k + 1))
             columns = [*(each[here] for each in self.numbers), *targets[here].T]
             for place, (values, zero) in enumerate(zip(columns, origin, strict=True)):
                 np.subtract(values, zero, out=centred[:, place])
             gram += np.dot(centred.T, centred)
+            places = np.empty((len(centred), len(sizes)), np.int32)
             for place, codes in enumerate(self.codes):
                 np.add(codes[here], firsts[place], out=places[:, place], casting="unsafe")
-            parts = one[: places.size], places.ravel(), ends[: len(places) + 1]
+            ends = np.arange(0, places.size + 1, len(sizes), dtype=np.int32)
+            parts = np.ones(places.size), places.ravel(), ends
             by_level += sparse.csc_array(parts, shape=(levels, len(centred))) @ centred
         square, far = gram.diagonal()[:-1], gram[-1, :-1] ** 2 / n
         accurate = bool((far * (1.0 + 1.0 / MAX_OFFSET) <= square).all())

@@ -66,10 +66,8 @@ class StreamSums(State):
             count = 1 if alone else max((len(rows) - done) // length, 1)
             piece = slice(done, done + count * length)
             x, y, w = rows[piece], targets[piece], None if weights is None else weights[piece]
-            if has_codes(x):
-                found = x.sums(y, self.last)
-            else:
-                found = sums_of(x, y, w, before=self.last, blocks=count)
+            last = self.last
+            found = x.sums(y, last) if has_codes(x) else sums_of(x, y, w, before=last, blocks=count)
             if count > 1:
                 self._before = self._before.joined(found.combined())
                 self.batches = self.batches.added(*found)

@@ -16,7 +16,7 @@ from mixfree.streams.read.json_lines import columns_of, rows_of, schema_of
 from mixfree.streams.read.values import decoded, flat, is_text
 
 BLOCK = 1 << 21  # bytes of JSON lines, or of a pipe, per batch
-ROWS, CELLS = 1 << 18, 1 << 23  # most rows and values per batch, but of CSV
+ROWS, CELLS = 7 << 15, 1 << 23  # most per batch, but of CSV; PyArrow moves 2^18 rows twice
 PAGE = 1 << 16  # bytes read ahead per Parquet column
 MAX_COLUMNS = 20_000  # most columns of a file
 LONGEST_TEXT = 1 << 14  # most bytes of a dictionary-encoded text, which every row may repeat
@@ -237,13 +237,8 @@ class Reader:
 
 
 def _batch_rows(names: Sequence[str]) -> int:
-    """Return the rows per batch: several blocks, but no power of two.
-
-    PyArrow's Parquet reader would move each such column twice, to more memory and back.
-    """
-    most = min(ROWS, max(CELLS // max(len(names), 1), 64))
-    blocks = 1 << max(most.bit_length() - 4, 0)
-    return max((most - 1) // blocks * blocks, 1)
+    """Return the rows per batch, most of them in whole blocks."""
+    return min(ROWS, max(1 << (CELLS // max(len(names), 1)).bit_length() >> 1, 64))
 
 
 def _plain(batch: Any, names: list[str]) -> Any:

@@ -129,11 +129,11 @@ def test_every_loss_is_close_to_its_fit_of_all_rows(loss):
 
 @pytest.mark.parametrize("loss", DATA, ids=str)
 @pytest.mark.parametrize("rows", [500, 700, 3_000])
-@pytest.mark.parametrize("by_column", [False, True])
-def test_same_bits_however_the_rows_are_cut_and_after_saving(loss, rows, by_column):
+@pytest.mark.parametrize("layout", ["C", "F", ""])
+def test_same_bits_however_the_rows_are_cut_and_after_saving(loss, rows, layout):
     x, y = (each[:rows] for each in DATA[loss])
     width = x.shape[1]
-    x = Coded([*x.T.copy()], np.arange(width), [], [], width) if by_column else x
+    x = x.copy(layout) if layout else Coded([*x.T.copy()], np.arange(width), [], [], width)
     whole = fitted(loss, x, y, memory=640)
     expected = whole.weights()
     for chunk in (1, 17, 641) if rows < 1_000 else (97, 640):

@@ -118,9 +118,8 @@ class Fit(State):
     def _waiting(self) -> Block:
         """The pending rows, if any, with their targets and weights."""
         room = self._room.part(0, self._filled)
-        # A whole block is stored as if its rows came at once, a part as if it had been restored.
-        whole = self._filled >= self._length() and not room.rows.flags.c_contiguous
-        rows = np.asarray(room.rows, order="F" if whole else "C")
+        # A part of a block is as if it had been restored.
+        rows = room.rows if self._filled >= self._length() else np.ascontiguousarray(room.rows)
         return self._part(rows, room.targets, room.weights, 0, self._filled)
 
     def _length(self) -> int:

@@ -118,7 +118,7 @@ class Fit(State):
     def _waiting(self) -> Block:
         """The pending rows, if any, with their targets and weights."""
         room = self._room.part(0, self._filled)
-        # A part of a block is as if it had been restored.
+        # Rows of an unfinished block are contiguous, as they are when a saved fit is restored.
         rows = room.rows if self._filled >= self._length() else np.ascontiguousarray(room.rows)
         return self._part(rows, room.targets, room.weights, 0, self._filled)
 

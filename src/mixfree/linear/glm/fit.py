@@ -125,7 +125,7 @@ class GlmFit(Fit):
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Add a block to the sums, and offer its rows to the sample."""
         by_row = isinstance(rows, np.ndarray) and rows.flags.c_contiguous
-        rows = np.asarray(rows, order="C" if by_row else "F")  # strides change bits of products
+        rows = np.asarray(rows, order="C" if by_row else "F")  # predictions round by strides
         check_values(rows=rows)
         new = self._unpredicted(rows, targets, weights)
         if self.complete:

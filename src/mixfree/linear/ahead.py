@@ -88,8 +88,7 @@ class Ahead(State):
     def predict(self, rows: Any, targets: Array, weights: Array | None) -> None:
         """Predict the next rows of a window, and keep the predictions."""
         if weights is not None and not weights.all():  # rows of weight 0 may have any values
-            used = np.flatnonzero(weights)
-            rows, targets = rows[used], targets[used]
+            rows, targets = (each[weights != 0.0] for each in (rows, targets))
         dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
         self.keep(row_predictions(self.weights, dense), targets)
 

@@ -44,15 +44,16 @@ class Coded:
     def __len__(self) -> int:
         return len((*self.numbers, *self.codes)[0])
 
-    def __getitem__(self, rows: Any) -> "Coded":
-        """Return some rows."""
+    def __getitem__(self, rows: Any) -> Any:
+        """Return some rows; those of an array of places as a matrix, by rows."""
         numbers, codes = ([each[rows] for each in of] for of in (self.numbers, self.codes))
-        return Coded(numbers, self.at, codes, self.places, self.columns)
+        found = Coded(numbers, self.at, codes, self.places, self.columns)
+        return found if isinstance(rows, slice) else found.__array__(order="C")
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """Return the matrix, by columns."""
+    def __array__(self, dtype: Any = None, copy: bool | None = None, order: Any = "F") -> Array:
+        """Return the matrix, by columns unless ``order`` is C."""
         new = np.zeros if self.codes else np.empty
-        found: Array = new((len(self), self.columns + (len(self.codes) > 0)), order="F")
+        found: Array = new((len(self), self.columns + (len(self.codes) > 0)), order=order)
         for codes, places in zip(self.codes, self.places, strict=True):
             found[np.arange(len(codes)), places[codes]] = 1.0
         self.write(found)

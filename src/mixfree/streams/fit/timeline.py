@@ -162,7 +162,7 @@ class Timeline(State):
         if self.predicts:
             which, weights = self.predicted_rows(len(actual))
             some = targets[which]
-            found = compare(loss, self.weights.T, np.asarray(rows[which])[:, : self.columns], some)
+            found = compare(loss, self.weights.T, rows[which][:, : self.columns], some)
             fixed = compare(loss, self.constant, np.zeros((len(some), 0)), some)
             centred = found.actual - self.origin
             sums = [1.0 / weights, np.ones(len(some)), *_errors(found), *_errors(fixed)]

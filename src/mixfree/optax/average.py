@@ -56,11 +56,8 @@ def averaging(output: str = "average") -> optax.GradientTransformation:
 def towards(average: Any, points: Any, share: jax.Array) -> Any:
     """Move an average, a tree or an ``AverageState``, towards points."""
     if isinstance(average, AverageState):
-        count = average.count + (share > 0.0).astype(jnp.uint32)
-        return AverageState(count, towards(average.average, points, share))
-    return jax.tree.map(
-        lambda mean, p: mean + share.astype(mean.dtype) * (p - mean), average, points
-    )
+        return AverageState(average.count + (share > 0.0), towards(average.average, points, share))
+    return jax.tree.map(lambda m, p: m + share.astype(m.dtype) * (p - m), average, points)
 
 
 def averaged(state: Any, params: Any) -> Any:

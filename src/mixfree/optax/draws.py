@@ -1,7 +1,4 @@
-"""The draws of :mod:`mixfree.base.draws` (and of :mod:`mixfree.kernels.draws`) for JAX.
-
-It returns the same words for the same counters, which are below 2^32.
-"""
+"""The draws of :mod:`mixfree.base.draws` for JAX, with counters below 2^32."""
 
 from typing import Any
 
@@ -11,8 +8,7 @@ import numpy as np
 
 from mixfree.base import draws
 
-_MASK = 0xFFFFFFFF
-_GOLDEN = 0x9E3779B9
+_GOLDEN = np.uint32(0x9E3779B9)
 
 
 def mix(word: jax.Array) -> jax.Array:
@@ -35,15 +31,15 @@ def key(seed: Any, purpose: int) -> jax.Array:
         )
     low = seed.astype(jnp.uint32)
     high = (seed >> 32).astype(jnp.uint32) if seed.dtype.itemsize == 8 else jnp.uint32(0)
-    firsts = [draws.mix(2 * purpose + half + _GOLDEN) + _GOLDEN & _MASK for half in (0, 1)]
-    return jnp.stack([mix(mix(np.uint32(w) ^ low) + np.uint32(_GOLDEN) ^ high) for w in firsts])
+    words = mix(jnp.arange(2, dtype=jnp.uint32) + np.uint32(2 * purpose) + _GOLDEN)
+    return mix(mix(words + _GOLDEN ^ low) + _GOLDEN ^ high)
 
 
 def word(key: jax.Array, counter: jax.Array, lane: int = 0) -> jax.Array:
     """Return what is returned by :func:`mixfree.base.draws.word`."""
     inner = mix(counter ^ key[0])
     if lane:
-        inner = mix(inner + np.uint32(lane * _GOLDEN & _MASK))
+        inner = mix(inner + jnp.uint32(lane) * _GOLDEN)
     return mix(inner + key[1])
 
 

@@ -42,11 +42,7 @@ class LadderState(NamedTuple):
 
 
 def ladder(
-    *,
-    alpha: Any = None,
-    first: Any = None,
-    block: int = BLOCK,
-    output: str = "recent",
+    *, alpha: Any = None, first: Any = None, block: int = BLOCK, output: str = "recent"
 ) -> optax.GradientTransformationExtraArgs:
     """AdaGrad with its own distance and one factor for the correlation of gradients.
 
@@ -72,8 +68,7 @@ def ladder(
     >>> bool(jnp.linalg.norm(w - goal) < 0.2)
     True
     """
-    check_one_of(output, "output", OUTPUTS)
-    return _ladder(alpha, first, block, output)
+    return _ladder(alpha, first, block, check_one_of(output, "output", OUTPUTS))
 
 
 def scale_by_ladder(
@@ -107,36 +102,34 @@ def _ladder(
     given = {"alpha": alpha, "first": first, "block": check_whole(block, "block", most=1 << 16)}
     reference.Ladder(**{k: v for k, v in given.items() if not isinstance(v, jax.Array)})
 
-    def nothing_lost(p: jax.Array) -> jax.Array:
+    def nothing_lost(p: jax.Array, x: jax.Array) -> jax.Array:
         # Parameters from float32 on have no rounding errors to carry along.
-        carries = output is not None and p.dtype != trees.wide(p.dtype)
-        return jnp.zeros(p.shape if carries else 0, trees.wide(p.dtype))
+        carries = output is not None and p.dtype != x.dtype
+        return jnp.zeros(p.shape if carries else 0, x.dtype)
 
     def init(params: Any) -> Any:
         params = trees.real_arrays(params)
         x = trees.widened(params)
-        kind, entries = trees.widest(x), trees.entries(x)
-        zero, width = jnp.zeros((), kind), rule.width_of(entries)
-        rms = trees.norm(x) / max(1, entries) ** 0.5
+        kind, rms = trees.widest(x), trees.norm(x) / max(1, trees.entries(x)) ** 0.5
         scale = rule.first_scale(jnp, alpha, first, trees.largest(x), rms)
         at, none = trees.sample(x, SAMPLE, kind), jnp.zeros((), jnp.uint32)
-        other = output not in (None, "recent", "last")
+        sketch = jnp.zeros_like(trees.sample(x, WIDTH, kind))
         state = LadderState(
             steps=jnp.zeros((), jnp.int32),
             skipped=none,
-            scale=Scale(*(zero + value for value in scale)),
-            kappa=zero + 1.0,
+            scale=Scale(*(jnp.asarray(value, kind) for value in scale)),
+            kappa=jnp.ones((), kind),
             totals=jnp.zeros(LEVELS + 1, kind),
-            carry=jnp.zeros(width, kind),
-            halves=jnp.zeros((LEVELS, width), kind),
-            sketched=jnp.zeros(width, kind),
+            carry=sketch,
+            halves=jnp.tile(sketch, (LEVELS, 1)),
+            sketched=sketch,
             squares=jax.tree.map(jnp.zeros_like, x),
             weighted_sum=jnp.zeros_like(at),
             origin=at,
             before=at,
             mean=AverageState(none, x) if output == "recent" else x,
-            output=AverageState(none, x) if other else (),
-            lost=jax.tree.map(nothing_lost, params),
+            output=AverageState(none, x) if output in ("average", "weighted") else (),
+            lost=jax.tree.map(nothing_lost, params, x),
         )
         return jax.tree.map(jnp.copy, state)  # so that no two leaves are one: it can be donated
 
@@ -144,31 +137,27 @@ def _ladder(
         if params is None:
             raise ValueError("ladder needs the parameters: call update(updates, state, params)")
         params, kind = trees.real_arrays(params), state.scale.lam.dtype
-        entries = trees.entries(params)
-        if getattr(state.origin, "shape", ()) != (rule.width_of(entries, SAMPLE),):
+        if getattr(state.origin, "shape", ()) != (rule.width_of(trees.entries(params), SAMPLE),):
             raise ValueError("state is of other parameters, or of another version of mixfree")
         x = trees.cast_like(params, state.squares)
         x = jax.tree.map(lambda a, e: a + e if e.size else a, x, state.lost)
         g = trees.cast_like(updates, x)
         sampled = trees.sample(g, SAMPLE, kind)
-        vector = sampled if sampled.size == entries else g
+        vector = sampled if sampled.size == trees.entries(g) else g
         good = jnp.isfinite(trees.norm(vector))
         # A gradient that is not finite counts as 0, and does not count as a step.
         sampled, vector, g = jax.tree.map(lambda a: jnp.where(good, a, 0.0), (sampled, vector, g))
         steps = state.steps + good
         t = steps.astype(kind)
-        share = good * rule.newest_share(t)
-        after = state._replace(
-            steps=steps, skipped=state.skipped + ~good, mean=towards(state.mean, x, share)
-        )
+        mean = towards(state.mean, x, good * rule.newest_share(t))
+        after = state._replace(steps=steps, skipped=state.skipped + ~good, mean=mean)
         if isinstance(state.output, AverageState):
             share = good * newest_weight(str(output), jnp.maximum(t, 1.0))
             after = after._replace(output=towards(state.output, x, share))
         if alpha is None:
             after = _search(after, sampled, x, good)
         else:
-            rbar = jnp.zeros_like(state.scale.rbar) + alpha
-            after = after._replace(scale=state.scale._replace(rbar=rbar))
+            after = after._replace(scale=state.scale._replace(rbar=jnp.asarray(alpha, kind)))
         after = _climb(after, trees.sample(vector, WIDTH, kind), block, good)
         lam, rbar = after.scale.lam, after.scale.rbar
         # Beyond this scale the run diverges, and stops.
@@ -188,9 +177,8 @@ def _search(state: LadderState, g: jax.Array, x: Any, good: jax.Array) -> Ladder
     mean = state.mean.average if isinstance(state.mean, AverageState) else state.mean
     at = trees.sample(x, SAMPLE, kind)
     sums, (size, along) = rule.pull(jnp, state.weighted_sum, state.origin, g, at, old.lam)
-    scale = old._replace(numerator=old.numerator + along)
-    _, scale = rule.update_scale(jnp, scale, size, 0.0)
-    scale = Scale(*(jnp.where(good, a, b).astype(kind) for a, b in zip(scale, old, strict=True)))
+    _, scale = rule.update_scale(jnp, old._replace(numerator=old.numerator + along), size, 0.0)
+    scale = trees.cast_like(jax.tree.map(partial(jnp.where, good), scale, old), old)
 
     def compare(end: Any) -> Any:
         before, origin, sums, scale = end
@@ -198,7 +186,7 @@ def _search(state: LadderState, g: jax.Array, x: Any, good: jax.Array) -> Ladder
         now = jax.tree.map(lambda a: jnp.where(scale.rbar > 0.0, a, 0.0), mean)
         means = trees.sample(now, SAMPLE, kind)
         arrived, scale = rule.update_scale(jnp, scale, 0.0, rule.movement(means, before, at))
-        scale = Scale(*(value.astype(kind) for value in scale))
+        scale = trees.cast_like(scale, old)
         return means, jnp.where(arrived, means, origin), jnp.where(arrived, 0.0, sums), scale
 
     end = (state.before, state.origin, sums, scale)
@@ -214,19 +202,18 @@ def _climb(state: LadderState, g: jax.Array, block: int, good: jax.Array) -> Lad
     totals = state.totals.at[-1].add(sketched @ sketched)
     carry, blocks = state.carry + sketched, state.steps // block
 
-    def rise(level: Any) -> Any:
-        j, halves, totals, carry = level
-        half = halves[j]
-        return j + 1, halves, totals.at[j].add(((carry - half) ** 2).sum()), carry + half
-
     def full(levels: Any) -> Any:
         """Do as :func:`mixfree.steps.ladder_rule.climb`."""
-        start = (jnp.zeros((), jnp.int32), *levels[:3])
-        j, halves, totals, carry = jax.lax.while_loop(
-            lambda level: (blocks >> level[0]) & 1 == 0, rise, start
-        )
+        halves, totals, carry, _ = levels
+
+        def rise(j: jax.Array, rising: Any) -> Any:
+            totals, carry = rising
+            return totals.at[j].add(((carry - halves[j]) ** 2).sum()), carry + halves[j]
+
+        level = jax.lax.population_count((blocks & -blocks) - 1)
+        totals, carry = jax.lax.fori_loop(0, level, rise, (totals, carry))
         kappa = rule.inflation(totals[:-1], totals[-1])
-        return halves.at[j].set(carry), totals, jnp.zeros_like(carry), kappa
+        return halves.at[level].set(carry), totals, jnp.zeros_like(carry), kappa
 
     levels = (state.halves, totals, carry, state.kappa)
     halves, totals, carry, kappa = trees.apply_if((state.steps % block == 0) & good, full, levels)
@@ -246,10 +233,7 @@ def _rounded(p: jax.Array, x: jax.Array, moved: jax.Array, lost: jax.Array) -> A
     if not lost.size:
         return moved, lost
     kind = jnp.finfo(p.dtype)
-
-    def round_(value: jax.Array) -> jax.Array:
-        # XLA may optimise a cast there and back away.
-        return jax.lax.reduce_precision(value, kind.nexp, kind.nmant)
-
-    change = round_(round_(x + moved) - p)
-    return change, x + moved - round_(p + change)
+    # XLA may optimise a cast there and back away.
+    rounded = partial(jax.lax.reduce_precision, exponent_bits=kind.nexp, mantissa_bits=kind.nmant)
+    change = rounded(rounded(x + moved) - p)
+    return change, x + moved - rounded(p + change)

@@ -60,8 +60,7 @@ def memory(capacity: int, draws: int = 1, seed: Any = 0) -> Memory:
         batch = jax.tree.map(jnp.asarray, batch)
         check_batch(_named(batch), {})
         kept = jax.tree.map(lambda rows: jnp.zeros((capacity, *rows.shape[1:]), rows.dtype), batch)
-        keys = key(seed, RESERVOIR), key(seed, SAMPLE)
-        return MemoryState(jnp.zeros((), jnp.uint32), *keys, kept)
+        return MemoryState(jnp.uint32(0), key(seed, RESERVOIR), key(seed, SAMPLE), kept)
 
     def mix(batch: Any, state: MemoryState) -> tuple[Any, MemoryState]:
         batch = jax.tree.map(jnp.asarray, batch)

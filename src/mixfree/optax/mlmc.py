@@ -79,8 +79,7 @@ def mlmc(
 
     def update(updates: Any, state: MLMCState, params: Any = None, **extra: Any) -> Any:
         params, good = trees.real_arrays(params), jnp.isfinite(trees.norm(updates))
-        opened = _length(levels, horizon, state)
-        length = jnp.where(state.seen == 0, opened, state.length)
+        length = jnp.where(state.seen == 0, _length(levels, horizon, state), state.length)
         first = jnp.where(length == 1, 1.0, 1.0 / share - 1.0)
         weight = jnp.where(2 * state.seen >= length, 1.0, jnp.where(state.seen == 0, first, -1.0))
 
@@ -94,20 +93,18 @@ def mlmc(
             _, total, before = carry
             scale = jnp.where(length == 1, 1.0, share)
             direction = jax.tree.map(lambda x: scale.astype(x.dtype) * x, total)
-            moved, after = inner.update(
-                trees.cast_like(direction, updates), before, params, **extra
-            )
+            direction = trees.cast_like(direction, updates)
+            moved, after = inner.update(direction, before, params, **extra)
             return trees.cast_like((moved, jax.tree.map(jnp.zeros_like, total), after), carry)
 
         nothing = jax.tree.map(jnp.zeros_like, updates)
         moved, total, after = trees.apply_if(full, step, (nothing, total, state.inner))
-        one = good.astype(jnp.uint32)
         return moved, state._replace(
-            samples=state.samples + one,
-            steps=state.steps + full.astype(jnp.uint32),
-            seen=jnp.where(full, 0, state.seen + one),
+            samples=state.samples + good,
+            steps=state.steps + full,
+            seen=jnp.where(full, 0, state.seen + good),
             length=jnp.where(good, length, state.length),
-            skipped=state.skipped + 1 - one,
+            skipped=state.skipped + ~good,
             sum=total,
             inner=after,
         )

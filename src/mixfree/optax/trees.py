@@ -10,19 +10,15 @@ import jax.numpy as jnp
 from mixfree.steps.ladder_rule import stride_of
 
 
-def wide(dtype: Any) -> Any:
-    """Return the dtype of sums: float64 for float64, else float32."""
-    return jnp.float64 if dtype == jnp.float64 else jnp.float32
+def widest(tree: Any) -> Any:
+    """Return the dtype of sums over the tree: float64 if a leaf has it, else float32."""
+    double = any(x.dtype == jnp.float64 for x in jax.tree.leaves(tree))
+    return jnp.float64 if double else jnp.float32
 
 
 def widened(tree: Any) -> Any:
-    """Return a copy in the dtypes of sums."""
-    return jax.tree.map(lambda x: jnp.array(x, wide(x.dtype)), tree)
-
-
-def widest(tree: Any) -> Any:
-    """Return the dtype of a norm over the tree."""
-    return reduce(jnp.promote_types, [wide(x.dtype) for x in jax.tree.leaves(tree)], jnp.float32)
+    """Return a copy, each leaf in the dtype of its sums."""
+    return jax.tree.map(lambda x: jnp.array(x, widest(x)), tree)
 
 
 def real_arrays(params: Any) -> Any:

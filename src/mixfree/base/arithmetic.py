@@ -19,8 +19,6 @@ _DOT_BLOCK = 8192
 # Unlike dot, vdot does not warn of overflow. Skipping its dispatcher saves a third of the time.
 inner = getattr(np.vdot, "_implementation", np.vdot)
 LEAST, MOST = 1e-280, 1e280  # sums of squares in between lost no digits to over- or underflow
-
-
 MAX_COLUMNS_PER_THREAD = 256  # up to which BLAS gains nothing by several threads
 
 Result = TypeVar("Result")

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar
 
 from mixfree.base.checks import check_whole
 from mixfree.base.state import State
 
-T = TypeVar("T")
+T = TypeVar("T", bound=State)
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,12 @@ class EqualBatches(State, Generic[T]):
 
     def plain(self) -> dict[str, Any]:
         """Return the length, and the items as plain values."""
-        return {"length": self.length, "items": [cast(State, item).plain() for item in self.items]}
+        return {"length": self.length, "items": [item.plain() for item in self.items]}
 
     def restored(self, plain: Any, what: str) -> Self:
         """Return the batches from which ``plain`` was made, after checking it."""
         length = check_whole(plain["length"], f"length of the state of {what}")
-        nothing = cast(State, self.nothing)
-        items: Any = tuple(nothing.restored(each, what) for each in plain["items"])
+        items = tuple(self.nothing.restored(each, what) for each in plain["items"])
         if len(items) >= self.most:
             raise ValueError(
                 f"state of the {what} does not fit: it must have fewer than {self.most} batches, "

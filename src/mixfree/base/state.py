@@ -93,7 +93,10 @@ class State:
 
     def plain(self) -> dict[str, Any]:
         """Copies of all numbers and arrays by name; nested states become nested dicts."""
-        return {_public(name): _plain(getattr(self, name)) for name in self.names()}
+        values = {name.lstrip("_"): getattr(self, name) for name in self.names()}
+        return {
+            k: v.plain() if isinstance(v, State) else copy.deepcopy(v) for k, v in values.items()
+        }
 
     def load(self, values: Mapping[str, Any]) -> None:
         """Take the values that compiled code has computed; unknown names are ignored."""
@@ -105,7 +108,7 @@ class State:
         """Return the state from which ``plain`` was made, after checking it against this one."""
         if not isinstance(plain, Mapping):
             raise ValueError(f"state of the {what} must be a mapping, not {type(plain).__name__}")
-        names = {_public(name): name for name in self.names()}
+        names = {name.lstrip("_"): name for name in self.names()}
         if set(plain) != set(names):
             raise ValueError(
                 f"state of the {what} has entries {shown(sorted(map(str, plain)))}, "
@@ -136,9 +139,10 @@ class State:
                 part.change_units(change)
 
     @classmethod
+    @cache
     def names(cls) -> tuple[str, ...]:
-        """Names of the fields."""
-        return cls.saved or _names(cls)  # type: ignore[arg-type]
+        """Names of what is saved."""
+        return cls.saved or tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
 
 
 @dataclass(slots=True)
@@ -157,19 +161,6 @@ class RunState(State):
     output: Any
 
     units: ClassVar[Mapping[str, str]] = {"x": "points"}
-
-
-def _public(name: str) -> str:
-    return name.lstrip("_")
-
-
-@cache
-def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
-
-
-def _plain(value: Any) -> Any:
-    return value.plain() if isinstance(value, State) else copy.deepcopy(value)
 
 
 def _difference(value: Any, like: Any, grows: bool) -> str:

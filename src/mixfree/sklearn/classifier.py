@@ -61,7 +61,7 @@ class StreamClassifier(ClassifierMixin, StreamModel):
 
         A stream that is read once needs ``classes``, unless its first 10,000 rows have all labels.
         """
-        return self._learn(X, y, sample_weight, target, whole=True, classes=classes)
+        return self._learn(X, y, sample_weight, target, classes, whole=True)
 
     def partial_fit(
         self,
@@ -80,7 +80,7 @@ class StreamClassifier(ClassifierMixin, StreamModel):
             )
         if not (first or classes is None or np.array_equal(self.classes_, np.unique(classes))):
             raise ValueError(f"classes must be {self.classes_.tolist()} as before, not {classes!r}")
-        return self._learn(X, y, sample_weight, target, whole=False, classes=classes)
+        return self._learn(X, y, sample_weight, target, classes, whole=False)
 
     def to_sklearn(self) -> LogisticRegression:
         """Return scikit-learn's ``LogisticRegression`` with these weights, as other tools know it.

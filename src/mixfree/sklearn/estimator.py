@@ -119,13 +119,7 @@ class StreamModel(Results, ABC):
         return None
 
     def _learn(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        target: str | None,
-        whole: bool,
-        classes: Any = None,
+        self, X: Any, y: Any, sample_weight: Any, target: str | None, classes: Any, whole: bool
     ) -> Self:
         """Learn from rows in order, and keep what was learnt if that succeeds.
 
@@ -151,14 +145,11 @@ class StreamModel(Results, ABC):
             known = self._classes_of(labels, classes)
         weights = check_weights(sample_weight, X, part=not whole)
         by_class = self._class_weights(y if whole else None, known)
-        if source is not None:
-            source.weights, source.classes, source.by_class = weights, known, by_class
-        if not first:
-            fit = self._fit
-        elif source is not None:
-            fit = tables.begin(source, self._plan(source.target, known))
+        if source is None:
+            fit: Any = self._new_learner(known, X.shape[1], X.dtype) if first else self._fit
         else:
-            fit = self._new_learner(known, X.shape[1], X.dtype)
+            source.weights, source.classes, source.by_class = weights, known, by_class
+            fit = tables.begin(source, self._plan(source.target, known)) if first else self._fit
         if epochs > 1 and isinstance(getattr(fit, "learner", fit), ExactLearner):
             raise ValueError(
                 f"`epochs={epochs}` is for iterative methods, such as `method='ladder'`: an "

@@ -54,10 +54,9 @@ def fit_parts(
 
 
 def _fitted(model: Model, part: Any, target: str | None, classes: Any) -> Model | None:
-    X, y, sample_weight = (*part, None)[:3] if target is None else (part, None, None)
+    X, y, weights = (*part, None)[:3] if target is None else (part, None, None)
     if len(X if y is None else y) == 0:
         return None
-    fresh: Any = clone(model)
     options = {} if classes is None else {"classes": classes}
-    fitted: Model = fresh.partial_fit(X, y, sample_weight=sample_weight, target=target, **options)
+    fitted: Model = clone(model).partial_fit(X, y, sample_weight=weights, target=target, **options)
     return fitted

@@ -50,13 +50,13 @@ class StreamRegressor(RegressorMixin, StreamModel):
         >>> model.encoder_.get_feature_names_out(), model.coef_.round(6)
         (array(['sky=rain'], dtype=object), array([3.]))
         """
-        return self._learn(X, y, sample_weight, target, whole=True)
+        return self._learn(X, y, sample_weight, target, None, whole=True)
 
     def partial_fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | None = None
     ) -> Self:
         """Continue with the next rows, as if they had followed in one call of ``fit``."""
-        return self._learn(X, y, sample_weight, target, whole=False)
+        return self._learn(X, y, sample_weight, target, None, whole=False)
 
     def predict(
         self, X: Any, interval: float | None = None, interval_of: str = "row"

@@ -123,19 +123,16 @@ def batches(X: Any) -> Iterator[Any]:
         if matrix.ndim != 2:
             raise ValueError(f"X must have 2 dimensions, not {matrix.ndim}")
         X = {f"x{place}": column for place, column in enumerate(matrix.T)}
-    parts: Iterator[Any]
     if hasattr(X, "collect"):
-        frames = X.collect_batches() if hasattr(X, "collect_batches") else [X.collect()]
-        parts = map(pyarrow.table, frames)
+        parts = X.collect_batches() if hasattr(X, "collect_batches") else [X.collect()]
     elif is_stream(X):
-        reader = pyarrow.RecordBatchReader.from_stream(X)
-        parts = (pyarrow.Table.from_batches([batch]) for batch in reader)
+        parts = pyarrow.RecordBatchReader.from_stream(X)
     else:
-        frame = type(X).__module__.startswith("pandas")
         try:
-            table = (
-                pyarrow.Table.from_pandas(X, preserve_index=False) if frame else pyarrow.table(X)
-            )
+            if type(X).__module__.startswith("pandas"):
+                parts = [pyarrow.Table.from_pandas(X, preserve_index=False)]
+            else:
+                parts = [pyarrow.table(X)]
         except pyarrow.ArrowException as error:
             what = ": ".join(reversed(error.args))  # which column, and why
             remedy = "X[name] = X[name].astype(str) makes a column of several types texts"
@@ -143,9 +140,8 @@ def batches(X: Any) -> Iterator[Any]:
         except TypeError as error:
             what = f"not {type(X).__name__}: {error}"
             raise TypeError(f"X must be a table that PyArrow can convert, {what}") from error
-        parts = iter([table])
     for part in parts:
-        table = flat(part)
+        table = flat(pyarrow.table(part))
         columns = [decoded(column.combine_chunks()) for column in table.columns]
         if len(table):
             yield pyarrow.RecordBatch.from_arrays(columns, names=table.schema.names)

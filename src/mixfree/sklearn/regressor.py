@@ -80,9 +80,8 @@ class StreamRegressor(RegressorMixin, StreamModel):
         mean: Array = mean_of(loss, found)
         if interval is None:
             return mean
-        check_one_of(interval_of, "interval_of", ("row", "mean"))
         learner = self._exact("interval")
-        if interval_of == "row":
+        if check_one_of(interval_of, "interval_of", ("row", "mean")) == "row":
             return mean, *learner.ahead.ends(learner.loss, found, interval)
         if not 0.0 < interval < 1.0:
             raise ValueError(f"interval must be between 0 and 1, not {shown(interval)}")

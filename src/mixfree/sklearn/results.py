@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import shown
@@ -59,8 +59,7 @@ class Results(BaseEstimator):
     def _names(self) -> list[str]:
         if (table := self._table) is not None:
             return table.model.features
-        given = getattr(self, "feature_names_in_", None)
-        return [f"x{k}" for k in range(self.n_features_in_)] if given is None else list(given)
+        return list(_check_feature_names_in(self))
 
     @property
     def coef_(self) -> Array:
@@ -101,11 +100,9 @@ class Results(BaseEstimator):
     def correlation_scale_(self) -> CorrelationScale | None:
         """Number of rows over which gradients stay correlated; None if the method has none."""
         profile = self.profile_
-        if profile is None:
-            return None
         # Iterative methods profile differences of blocks, the exact method sums.
-        exact = isinstance(self.learner_, ExactLearner)
-        return profile.correlation_scale(SUM_AT_HALF if exact else BLOCK_AT_HALF)
+        at_half = SUM_AT_HALF if isinstance(self.learner_, ExactLearner) else BLOCK_AT_HALF
+        return None if profile is None else profile.correlation_scale(at_half)
 
     @property
     def optimality_gap_(self) -> float:

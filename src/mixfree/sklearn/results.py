@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import shown
@@ -59,7 +59,8 @@ class Results(BaseEstimator):
     def _names(self) -> list[str]:
         if (table := self._table) is not None:
             return table.model.features
-        return list(_check_feature_names_in(self))
+        given = getattr(self, "feature_names_in_", None)
+        return [f"x{k}" for k in range(self.n_features_in_)] if given is None else list(given)
 
     @property
     def coef_(self) -> Array:

@@ -84,7 +84,7 @@ WRONG = {
 WRONG_COLUMNS = [
     ("a,b,y\n1,2,3\n4,5,3\n", "the target 'y' is always 3: there is nothing to learn"),
     ("a,b,y\n1,2,no\n4,5,no\n", "only one class"),
-    ("y\n1\n2\n", "no column to learn from besides the target 'y'"),
+    ("y\n1\n2\n", "no column to learn from but the target 'y'"),
     (f"a,y\n{DAYS}", "cannot be told apart in the first rows: --dates a=%d/%m/%Y reads"),
     (
         "x,y\n" + "".join(f"{n % 7}.5,k{n % 300}\n" for n in range(1_200)),

@@ -1,12 +1,12 @@
 """What torch.optim promises of every optimiser."""
 
 import copy
+import io
 import pickle
 
 import pytest
 import torch
-from torch import is_tensor
-from torch.utils._pytree import tree_leaves
+import torch.distributed.checkpoint.state_dict as dcp
 
 import mixfree.torch as mt
 from tests.torch.helpers import (
@@ -37,7 +37,7 @@ def test_memory_is_one_copy_besides_the_average():
     opt = WINDOWS["mag"](model)
     train(model, opt, stream(20))
     for p in model.parameters():
-        assert opt.state[p].keys() == {"sum", "average"}
+        assert opt.state[p].keys() == {"window", "average"}
         assert all(t.shape == p.shape and t.dtype == p.dtype for t in opt.state[p].values())
 
 
@@ -175,14 +175,62 @@ def test_sums_keep_their_digits_under_bfloat16(make):
     again.load_state_dict(opt.state_dict())
     for p, q in zip(model.parameters(), other.parameters(), strict=True):
         assert "average" in opt.state[p]
-        for name in {"sum", "average"} & opt.state[p].keys():
-            assert opt.state[p][name].dtype == again.state[q][name].dtype == torch.float32
-            assert torch.equal(opt.state[p][name], again.state[q][name])
-    pointers = [
-        {t.data_ptr() for t in tree_leaves(saved | {"optimizer": None}) if is_tensor(t)} - {0}
-        for saved in (opt.state_dict(), again.state_dict())
-    ]
-    assert pointers[0].isdisjoint(pointers[1])  # torch's own optimiser inside shares its state
+        for name in {"window", "average"} & opt.state[p].keys():
+            value, loaded = opt.state[p][name], again.state[q][name]
+            assert value.dtype == loaded.dtype == torch.float32 and torch.equal(value, loaded)
+            assert value.data_ptr() != loaded.data_ptr()
+
+
+@pytest.mark.parametrize("flatten", [False, True])
+def test_distributed_checkpoints_go_on_alike(make, flatten):
+    """A state that they cannot name, a lost one, or numbers that a step to prepare them changes."""
+    model, other, samples = network(), network(seed=9), stream()
+    opt, again = make(model), make(other)
+    options = dcp.StateDictOptions(flatten_optimizer_state_dict=flatten)
+    train(model, opt, samples[:31])
+    file = io.BytesIO()
+    torch.save(dcp.get_optimizer_state_dict(model, opt, options=options), file)
+    file.seek(0)
+    if flatten:  # then they are read into the entries that there are
+        train(other, again, samples[:8])
+    other.load_state_dict(copy.deepcopy(model.state_dict()))
+    dcp.set_optimizer_state_dict(other, again, torch.load(file), options=options)
+    for each, optimiser in ((model, opt), (other, again)):
+        train(each, optimiser, samples[31:])
+    assert again.samples == 60 and torch.equal(flat(model), flat(other))
+
+
+@pytest.mark.parametrize("gone", ["exp_avg", "param_groups"])
+def test_a_state_that_lacks_something_changes_nothing(gone):
+    model, other = network(), network()
+    opt, again = MAKERS["mlmc"](model), MAKERS["mlmc"](other)
+    train(model, opt, stream(20))
+    saved = copy.deepcopy(opt.state_dict())
+    for part in (saved, *saved["state"].values()):
+        part.pop(gone, None)
+    with pytest.raises(ValueError, match=f"has no '{gone}'"):
+        again.load_state_dict(saved)
+    assert again.samples == 0 and again.param_groups is again.optimizer.param_groups
+
+
+def test_gradients_whose_norm_a_narrow_type_cannot_hold(make):
+    model = network(dtype=torch.float16)
+    opt = make(model)
+    for step in range(40):
+        for p in model.parameters():
+            p.grad = torch.full_like(p, 3e4 if step % 2 else -3e4)
+        opt.step()
+    assert (opt.samples, opt.skipped) == (40, 0) and bool(flat(model).isfinite().all())
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_parameters_without_entries_alone(name):
+    p = torch.nn.Parameter(torch.zeros(0))
+    opt = GROUPED[name]([{"params": [p]}])
+    for _ in range(20):
+        p.grad = torch.zeros(0)
+        opt.step()
+    assert opt.samples == 20
 
 
 @pytest.mark.parametrize("name", ["mag", "ladder"])

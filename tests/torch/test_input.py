@@ -27,6 +27,9 @@ def test_refused_group_is_not_added():
 def test_not_an_optimiser():
     with pytest.raises(ValueError, match="optimizer must be a torch optimiser, not 3"):
         mt.MLMC(3)
+    for make in (mt.MAG, mt.Ladder):  # both would count in the same places
+        with pytest.raises(ValueError, match="optimizer must be one of torch's"):
+            mt.MLMC(make([torch.nn.Parameter(torch.zeros(2))]))
 
 
 def test_an_optimiser_that_evaluates_the_loss():

@@ -1,17 +1,15 @@
 """The ladder for PyTorch: what its twin, tested in ``tests/dropins``, does not have."""
 
-import copy
-import io
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-import torch.distributed.checkpoint.state_dict as dcp
 
 import mixfree as mf
 import mixfree.torch as mt
-from tests.torch.helpers import flat, ladder, network, stream, train, train_with_late_head
+from tests.torch.helpers import flat, network, stream, train_with_late_head
 
 
 def parameters(*shapes, dtype=torch.float64):
@@ -112,18 +110,19 @@ def test_a_loss_without_a_minimum_ends_in_a_sentence_at_a_finite_point(dtype):
     assert bool(p.isfinite().all()) and float(p.detach().abs().amax()) > 1e10
 
 
+@pytest.mark.parametrize("make", [partial(mt.Ladder, first=1e-6), partial(mt.MAG, alpha=0.5)])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_parameters_of_few_digits_learn_as_others_do_and_go_on_after_saving(dtype):
+def test_parameters_of_few_digits_learn_as_others_do_and_go_on_after_saving(make, dtype):
     """The first steps are shorter than the spacing of the numbers: rounded, they were all lost."""
     goal = torch.linspace(1.0, 2.0, 50)
     errors = []
     for kind in (torch.float32, dtype):
         p = torch.nn.Parameter(torch.ones(50, dtype=kind))
-        opt = mt.Ladder([p], first=1e-6)
+        opt = make([p])
         for step in range(600):
             if step == 300:
                 saved = opt.state_dict()
-                opt = mt.Ladder([p])
+                opt = make([p])
                 opt.load_state_dict(saved)
             p.grad = p.detach() - goal.to(kind)
             opt.step()
@@ -131,20 +130,3 @@ def test_parameters_of_few_digits_learn_as_others_do_and_go_on_after_saving(dtyp
     # Numbers near 2 are 2⁻⁷ apart in bfloat16; gradients are rounded as well.
     assert errors[1] < errors[0] + 0.05
     assert float(opt.state[p]["lost"].abs().max()) > 0.0
-
-
-@pytest.mark.parametrize("flatten", [False, True])
-def test_distributed_checkpoints_go_on_alike(flatten):
-    """A state that they cannot name, or numbers of the run that a step to prepare them changes."""
-    model, other, samples = network(), network(seed=9), stream()
-    opt, again = ladder(model), ladder(other)
-    options = dcp.StateDictOptions(flatten_optimizer_state_dict=flatten)
-    train(model, opt, samples[:31])
-    file = io.BytesIO()
-    torch.save(dcp.get_optimizer_state_dict(model, opt, options=options), file)
-    file.seek(0)
-    other.load_state_dict(copy.deepcopy(model.state_dict()))
-    dcp.set_optimizer_state_dict(other, again, torch.load(file), options=options)
-    for each, optimiser in ((model, opt), (other, again)):
-        train(each, optimiser, samples[31:])
-    assert again.samples == 60 and torch.equal(flat(model), flat(other))

@@ -174,10 +174,7 @@ class Ladder(StreamOptimizer):
         squares = [local(self.state[p]["squares"]) for p in given.params]
         torch._foreach_addcmul_(squares, gradients, gradients, run["lam"] ** 2)
         torch._foreach_addcmul_(at, gradients, torch._foreach_rsqrt(squares), factor)
-        for p, x in zip(given.params, at, strict=True):
-            if x.dtype != p.dtype:
-                local(p).copy_(x)
-                self.state[p]["lost"] = x.sub_(local(p))
+        self._store(given.params, at)
 
     def _climb(self, whole: dict[str, Any], gradients: Tensors, params: Tensors) -> None:
         """Add the sketch of λ√t·u to the levels, and update κ at the end of a block."""
@@ -191,17 +188,6 @@ class Ladder(StreamOptimizer):
             rule.climb(whole["halves"], totals, carry, run["steps"] // run["block"])
             carry.zero_()
             run["kappa"] = float(rule.inflation(totals[:-1], totals[-1]))
-
-    def _point(self, p: torch.Tensor) -> torch.Tensor:
-        """The parameter before it was rounded; the parameter itself from float32 on.
-
-        The first steps are shorter than the spacing of narrower numbers: rounded, they would be
-        lost, and the distance would never grow.
-        """
-        if p.dtype == wide(p.dtype):
-            return local(p)
-        point, lost = local(p).to(wide(p.dtype)), self.state[p].get("lost")
-        return point if lost is None else point + lost
 
     def _whole(self, params: Tensors) -> dict[str, Any]:
         """Return the state of the first parameter, which also has that of the whole vector."""
@@ -231,7 +217,7 @@ class Ladder(StreamOptimizer):
             elif most == SAMPLE:  # other coordinates than before: the search begins anew
                 run["numerator"] = 0.0
             whole[name] = value
-        whole.setdefault("totals", levels[:, 0])
+        whole.setdefault("totals", levels.new_zeros(LEVELS + 1))
         for p in fresh:
             # The smallest normal number, so that 0/√Q is 0.
             x = torch.zeros_like(p, dtype=wide(p.dtype))

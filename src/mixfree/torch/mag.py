@@ -62,7 +62,7 @@ class MAG(WindowOptimizer):
 
     def _move(self, scale: float) -> None:
         every, states = self._parameters(), self.state
-        sums = {p: local(states[p]["sum"]) for p in every if "sum" in states[p]}
+        sums = {p: local(states[p]["window"]) for p in every if "window" in states[p]}
         size = norm(list(sums.values()), every[0])
         root = self.run["root"] = math.hypot(self.run["root"], scale * size)
         for group in self.param_groups:
@@ -70,12 +70,13 @@ class MAG(WindowOptimizer):
             if not params or root == 0.0:
                 continue
             rate = float(group["alpha"]) * float(group["lr"]) / root
-            points, decay = [local(p) for p in params], rate * float(group["weight_decay"])
+            points, decay = [self._point(p) for p in params], rate * float(group["weight_decay"])
             if decay:
                 torch._foreach_mul_(points, 1.0 - min(decay, 1.0))
             moves = [sums[p] for p in params]
             torch._foreach_mul_(moves, rate * scale)
-            torch._foreach_sub_(points, [m.to(p.dtype) for m, p in zip(moves, points, strict=True)])
+            torch._foreach_sub_(points, moves)
+            self._store(params, points)
 
     def _check_options(self, group: dict[str, Any]) -> None:
         super()._check_options(group)

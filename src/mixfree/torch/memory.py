@@ -107,15 +107,8 @@ class Memory:
     def mix(self, batch: Any) -> Any:
         """Return the batch extended by draws, in the same structure: its own rows come first.
 
-        Parameters
-        ----------
-        batch
-            A tensor whose rows are samples, or a tuple, list or dict of such tensors, also nested.
-
-        Raises
-        ------
-        ValueError
-            If its structure differs from that of earlier batches. Nothing has changed then.
+        A batch is a tensor whose rows are samples, or a tuple, list or dict of such tensors, also
+        nested. If it differs from earlier ones in structure, a ValueError changes nothing.
         """
         fresh = flatten(batch)
         for name, rows in fresh.items():

@@ -2,6 +2,8 @@
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +15,9 @@ from mixfree.base.checks import shown
 from mixfree.gradients.mlmc import MLMC as Window
 from mixfree.torch.stream import Given, StreamOptimizer
 from mixfree.torch.tensors import local, norm, wide
+
+_window = lru_cache(maxsize=8)(Window)
+OWN = ("window", "given", "average", "own")  # entries of the state besides the inner optimiser's
 
 
 class WindowOptimizer(StreamOptimizer):
@@ -50,6 +55,8 @@ class WindowOptimizer(StreamOptimizer):
         run, window = self.run, self.window
         if run["pending"] == 0:
             run["length"] = window.length(run["steps"], run["samples"])
+            if run["output"] != "last":  # distributed checkpoints need all entries from the start
+                self._begin("average")
         for each in given:
             self._add(each, window.weight(run["pending"], run["length"]))
         run["pending"] += 1
@@ -59,22 +66,17 @@ class WindowOptimizer(StreamOptimizer):
         self._count_step()
         self._move(window.scale(run["length"]))
         for p in self._parameters():
-            if "sum" in self.state[p]:
-                self.state[p]["sum"].zero_()
+            if "window" in self.state[p]:
+                self.state[p]["window"].zero_()
         return True
 
     def _add(self, given: Given, weight: float) -> None:
         for p in given.params:
-            if "sum" not in self.state[p]:
-                self.state[p]["sum"] = torch.zeros_like(p, dtype=wide(p.dtype))
-        sums = [local(self.state[p]["sum"]) for p in given.params]
+            if "window" not in self.state[p]:
+                self.state[p]["window"] = torch.zeros_like(p, dtype=wide(p.dtype))
+        sums = [local(self.state[p]["window"]) for p in given.params]
         gradients = [g.to(s.dtype) for g, s in zip(given.gradients, sums, strict=True)]
         torch._foreach_add_(sums, gradients, alpha=weight)
-
-
-@lru_cache(maxsize=8)
-def _window(levels: int | None, weights: str, horizon: int | None, seed: int) -> Window:
-    return Window(levels, weights, horizon, seed)
 
 
 class MLMC(WindowOptimizer):
@@ -85,7 +87,7 @@ class MLMC(WindowOptimizer):
     Parameters
     ----------
     optimizer
-        Any torch optimiser, such as ``torch.optim.Adam(model.parameters())``.
+        Any torch optimiser, such as ``torch.optim.Adam(model.parameters())``; none of this package.
     levels, weights, horizon, seed
         As in :class:`mixfree.MLMC`.
     output
@@ -104,8 +106,6 @@ class MLMC(WindowOptimizer):
     (8, tensor([0.1000, 0.1000]))
     """
 
-    optimizer: torch.optim.Optimizer
-
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,
@@ -118,13 +118,15 @@ class MLMC(WindowOptimizer):
     ) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise ValueError(f"optimizer must be a torch optimiser, not {shown(optimizer)}")
+        if isinstance(optimizer, StreamOptimizer):
+            raise ValueError("optimizer must be one of torch's: MAG and Ladder also count samples")
         if isinstance(optimizer, torch.optim.LBFGS):
             raise ValueError("optimizer must step without evaluating the loss again, not as LBFGS")
         self.optimizer = optimizer
         window = Window(levels, weights, horizon, seed)
         groups, defaults = optimizer.param_groups, optimizer.defaults
         super().__init__(groups, defaults, window, output)
-        self.param_groups = optimizer.param_groups
+        self.state, self.param_groups = optimizer.state, optimizer.param_groups
 
     def _ascends(self, group: dict[str, Any]) -> bool:
         return False  # the inner optimiser itself maximises, if asked to
@@ -134,30 +136,42 @@ class MLMC(WindowOptimizer):
         for p in given.params:
             self.state[p]["given"] = True
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Leave the inner optimiser its own entries of the state: it begins where it has none."""
+        params, state = self._parameters(), self.state
+        mine = [{name: state[p].pop(name) for name in OWN if name in state[p]} for p in params]
+        try:
+            yield
+        finally:
+            for p, entries in zip(params, mine, strict=True):
+                state[p].update(entries)
+
     def _move(self, scale: float) -> None:
         params = self._parameters()
         before = [p.grad for p in params]
         try:
             for p in params:
                 # Without a gradient in the whole level, None: momentum would act on a zero.
-                given = self.state[p].pop("given", False)
-                p.grad = self.state[p]["sum"].mul_(scale).to(p.dtype) if given else None
-            self.optimizer.step()
+                state, most, p.grad = self.state[p], torch.finfo(p.dtype).max, None
+                if state.get("given", False):
+                    p.grad = state["window"].mul_(scale).clamp_(-most, most).to(p.dtype)
+                    state["given"] = False
+            with self._alone():
+                self.optimizer.step()
         finally:
             for p, gradient in zip(params, before, strict=True):
                 p.grad = gradient
 
     @_disable_dynamo
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state, with that of the inner optimiser under ``"optimizer"``."""
-        return {**super().state_dict(), "optimizer": self.optimizer.state_dict()}
-
-    @_disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the states of both optimisers, also in the middle of a level."""
         super().load_state_dict(state_dict)
-        self.optimizer.load_state_dict(state_dict["optimizer"])
-        self.param_groups = self.optimizer.param_groups
+        with self._alone():
+            self.optimizer.__setstate__({"state": self.state, "param_groups": self.param_groups})
+
+    def _keeps(self, name: str) -> bool:
+        return name in OWN
 
     def _check_options(self, group: dict[str, Any]) -> None:
         pass  # the inner optimiser checks its own

@@ -7,14 +7,7 @@ import torch
 
 
 def flatten(batch: Any, path: str = "batch") -> dict[str, torch.Tensor]:
-    """Return the tensors of a batch by the expression that selects each.
-
-    Examples
-    --------
-    >>> found = flatten((torch.zeros(2), {"mask": torch.ones(2)}))
-    >>> list(found)
-    ['batch[0]', "batch[1]['mask']"]
-    """
+    """Return the tensors of a batch by the expression that selects each."""
     if isinstance(batch, torch.Tensor):
         return {path: batch}
     found: dict[str, torch.Tensor] = {}

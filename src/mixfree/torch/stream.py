@@ -10,11 +10,12 @@ from torch._compile import _disable_dynamo
 from torch.optim.optimizer import ParamsT
 
 from mixfree.base.checks import check_not_negative, check_one_of, shown
+from mixfree.base.state import loading
 from mixfree.dropins import OUTPUTS, newest_weight
 from mixfree.torch.tensors import Tensors, local, wide
 
 TORCH_ADDS = {"differentiable", "param_names"}  # options of a group that a state may lack
-FORMAT = 2  # version of the state
+FORMAT = 3  # version of the state
 LEAST_LR = 0.1  # a smaller lr must have been meant for another optimiser
 
 
@@ -39,7 +40,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
     ) -> None:
         check_one_of(output, "output", OUTPUTS)
         counts |= {"samples": 0, "steps": 0, "skipped": 0, "stepped": False, "swapped": False}
-        counts["format"] = FORMAT
+        counts |= {"format": FORMAT, "entries": []}
         super().__init__(params, {**defaults, "output": output, **counts})
 
     @abstractmethod
@@ -76,12 +77,8 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Use the gradients of one sample; ``stepped`` tells whether the parameters moved.
 
-        A gradient that is not finite, or whose norm is not, is skipped and counted.
-
-        Raises
-        ------
-        ValueError
-            If a gradient is sparse. Nothing has changed then.
+        A gradient that is not finite, or whose norm is not, is skipped and counted. A sparse one
+        is a ValueError, which changes nothing.
         """
         run = self.run
         if run["swapped"]:
@@ -148,15 +145,20 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             self.train()
 
     @_disable_dynamo
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state, and the names of its entries, of which none may be lost."""
+        found: dict[str, Any] = super().state_dict()
+        names = {name for entries in found["state"].values() for name in entries}
+        found["param_groups"][0]["entries"] = sorted(names)
+        return found
+
+    @_disable_dynamo
+    @loading("optimiser")
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore a state and its settings, as every torch optimiser, but keep the dtypes of sums.
+        """Restore a state and its settings; a ValueError if they do not fit changes nothing.
 
-        torch casts to the parameters' dtype, which would take half the digits of a bfloat16 run.
-
-        Raises
-        ------
-        ValueError
-            If the state is of another optimiser. Nothing has changed then.
+        Sums keep their dtypes. torch casts them to the parameters' dtype, which would take half
+        the digits of a bfloat16 run.
         """
         first = state_dict["param_groups"][0]
         missing = sorted(self.run.keys() - first.keys() - TORCH_ADDS)
@@ -164,12 +166,37 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             raise ValueError(f"state has no {missing[0]!r}: it is of another optimiser or version")
         if first["format"] != FORMAT:
             raise ValueError(f"state has format {shown(first['format'])}, not {FORMAT}")
+        # torch reads a distributed checkpoint into the entries that there are.
+        if lost := set(first["entries"]).difference(*state_dict["state"].values()):
+            raise ValueError(f"state has no {min(lost)!r}: step until it moves, then load it again")
         super().load_state_dict(state_dict)
         places = [place for group in state_dict["param_groups"] for place in group["params"]]
         for place, p in zip(places, self._parameters(), strict=True):
             for name, value in state_dict["state"].get(place, {}).items():
-                if isinstance(value, torch.Tensor):
+                if isinstance(value, torch.Tensor) and self._keeps(name):
                     self.state[p][name] = value.detach().to(p.device, copy=True)
+
+    def _keeps(self, name: str) -> bool:
+        """Whether an entry of the state keeps its dtype when it is loaded."""
+        return True
+
+    def _point(self, p: torch.Tensor) -> torch.Tensor:
+        """The parameter before it was rounded; the parameter itself from float32 on.
+
+        The first steps are shorter than the spacing of narrower numbers: rounded, they would be
+        lost, and the distance of a ladder would never grow.
+        """
+        if p.dtype == wide(p.dtype):
+            return local(p)
+        point, lost = local(p).to(wide(p.dtype)), self.state[p].get("lost")
+        return point if lost is None else point + lost
+
+    def _store(self, params: Tensors, points: Tensors) -> None:
+        """Round points to their parameters, and keep the rounding errors."""
+        for p, x in zip(params, points, strict=True):
+            if x.dtype != p.dtype:
+                local(p).copy_(x)
+                self.state[p]["lost"] = x.sub_(local(p))
 
     def _parameters(self) -> Tensors:
         return [p for group in self.param_groups for p in group["params"]]
@@ -201,12 +228,16 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         if self.run["output"] != "last":
             self._lerp("average", newest_weight(self.run["output"], self.run["steps"]))
 
-    def _lerp(self, name: str, weight: float) -> None:
-        """Move an average towards the point; a parameter that is new was constant until now."""
-        params = self._parameters()
-        for p in params:
+    def _begin(self, name: str) -> None:
+        """Begin the average of parameters that are new; they were constant until now."""
+        for p in self._parameters():
             if name not in self.state[p]:
                 self.state[p][name] = p.detach().to(wide(p.dtype), copy=True)
+
+    def _lerp(self, name: str, weight: float) -> None:
+        """Move an average towards the point."""
+        self._begin(name)
+        params = self._parameters()
         averages = [local(self.state[p][name]) for p in params]
         points = [
             local(p) if p.dtype == wide(p.dtype) else local(p).to(wide(p.dtype)) for p in params
@@ -244,14 +275,6 @@ def averaged(optimizer: torch.optim.Optimizer) -> AbstractContextManager[None]:
     """Call ``averaged()`` of an optimiser of :mod:`mixfree.torch` that is wrapped, at any depth.
 
     Wrappers, as that of ``accelerate``, have an attribute ``optimizer``.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> from mixfree.torch import MAG
-    >>> wrapped = SimpleNamespace(optimizer=MAG([torch.nn.Parameter(torch.zeros(1))]))
-    >>> with averaged(wrapped):
-    ...     pass
     """
     inside: Any = optimizer
     while not isinstance(inside, StreamOptimizer):

@@ -42,15 +42,10 @@ def summed(values: torch.Tensor, like: torch.Tensor, largest: bool = False) -> t
 
 
 def norm(tensors: Tensors, like: torch.Tensor, largest: bool = False) -> float:
-    """Return the Euclidean norm over all tensors, or the largest entry.
-
-    Examples
-    --------
-    >>> norm([torch.tensor([3.0]), torch.tensor([[4.0]])], torch.zeros(1))
-    5.0
-    """
+    """Return the Euclidean norm over all tensors, or the largest entry."""
     parts = [part for part in tensors if part.numel()] or [torch.zeros(1)]
-    found = torch.stack(torch._foreach_norm(parts, inf if largest else 2.0)).tolist()
+    kind = max((wide(part.dtype) for part in parts), key=lambda dtype: dtype.itemsize)
+    found = torch.stack(torch._foreach_norm(parts, inf if largest else 2.0, kind)).tolist()
     value = max(found) if largest else math.hypot(*found)
     if isinstance(like, DTensor):
         power = 1 if largest else 2
@@ -73,13 +68,7 @@ def first_entry(tensor: torch.Tensor) -> int:
 
 
 class Sample:
-    """Every so many of the entries of a vector that is given in parts, one per parameter.
-
-    Examples
-    --------
-    >>> Sample([torch.ones(3), torch.ones(4)], 4).of([torch.zeros(3), torch.ones(4)])
-    tensor([0., 0., 1., 1.])
-    """
+    """Every so many of the entries of a vector that is given in parts, one per parameter."""
 
     def __init__(self, params: Tensors, most: int) -> None:
         sizes = [p.numel() for p in params]

@@ -31,6 +31,7 @@ DAY = 86_400_000_000  # microseconds
 HOUR, MINUTE = 3_600_000_000, 60_000_000
 MONDAY = 4  # days since 1970
 ORIGIN = 10_957 * DAY  # 1 January 2000, the day 0 of a trend
+ROUNDING = 1e-12  # of sines, which are larger a microsecond after 0
 EVERY_YEAR = 2.0 / 365.0  # leap years move the same day of the year by less
 
 
@@ -38,8 +39,10 @@ def _sines(part: str, shares: Array) -> dict[str, Array]:
     """Return sines and cosines of shares of a period, by the names of the raw features."""
     found = dict[str, Array]()
     for wave in range(1, PARTS[part][1] + 1):
-        times, angles = "" if wave == 1 else f" {wave}", 2.0 * np.pi * wave * shares
-        found |= {f"{part} sin{times}": np.sin(angles), f"{part} cos{times}": np.cos(angles)}
+        for name, function in (("sin", np.sin), ("cos", np.cos)):
+            values = function(2.0 * np.pi * wave * shares)
+            values[np.abs(values) < ROUNDING] = 0.0  # a column of rounding errors is constant
+            found[f"{part} {name}" + f" {wave}" * (wave > 1)] = values
     return found
 
 
@@ -125,15 +128,13 @@ class Time(Column):
         else:
             numbers = _sines("hour", of_day / DAY)
         if self.is_clock:
-            return Raw(numbers, [(CELLS, 2 * hours)] if self.has_calendar else [])
+            return Raw(numbers, [(CELLS, 2 * hours)] * self.has_calendar)
         different, which = _different(days)
         numbers["days"] = (entries.astype(np.int64) - ORIGIN) / DAY
         season = _sines("season", _of_year(different))
         numbers |= {key: values.take(which) for key, values in season.items()}
         weekdays = (different - MONDAY) % 7
-        cells = (
-            [(CELLS, 2 * hours + (weekdays >= SATURDAY).take(which))] if self.has_calendar else []
-        )
+        cells = [(CELLS, 2 * hours + (weekdays >= SATURDAY).take(which))] * self.has_calendar
         return Raw(numbers, [(WEEKDAYS, weekdays.take(which)), *cells])
 
     @property

@@ -18,7 +18,7 @@ from mixfree.streams.columns.target import class_names
 from mixfree.streams.columns.time import Time
 from mixfree.streams.fit.plan import FitPlan
 from mixfree.streams.read.source import Piece, Source
-from mixfree.streams.read.values import decoded, doubles, label_of, numbers_in, texts_in
+from mixfree.streams.read.values import decoded, doubles, is_text, label_of, numbers_in, texts_in
 
 FIRST_ROWS = 10_000  # rows of the first look, but fewer of a wide stream
 CELLS = 1 << 21  # most values of the first look
@@ -96,9 +96,7 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
     columns = [verdict.column for verdict in verdicts.values() if verdict.column is not None]
     if not columns:
         why = "".join(f"; {name!r} is left out: {each.why}" for name, each in verdicts.items())
-        raise ValueError(
-            f"there is no column to learn from besides the target {plan.target!r}{why}"
-        )
+        raise ValueError(f"there is no column to learn from but the target {plan.target!r}{why}")
     of_target = Choices((plan.target,), time="linear", decimal_comma=source.decimal_comma)
     target = verdict_on(values, plan.target, of_target)
     loss, classes, notes = _loss(values, target, plan, rows)
@@ -134,6 +132,8 @@ def _table(first: Sequence[Piece]) -> dict[str, Any]:
     for place, name in enumerate(first[0].batch.schema.names):
         parts = [decoded(piece.batch.column(place)) for piece in first]
         if len({part.type for part in parts}) > 1:  # files may store a column in different types
+            if not any(is_text(part.type) for part in parts):  # beside numbers, flags are 1 and 0
+                parts = [part.cast("int8") if part.type == "bool" else part for part in parts]
             parts = [texts_in(part).cast("large_string") for part in parts]
         found[name] = parts[0] if len(parts) == 1 else require("pyarrow").concat_arrays(parts)
     return found

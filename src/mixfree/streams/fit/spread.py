@@ -133,5 +133,4 @@ def fit_part(untrained: StreamFit, number: int, files: Any, tell: Any = None) ->
     source = Source(files)
     source.open(encoder.needs, encoder.numbers, threads=False)
     fit.run(source.pieces(), show=tell and partial(tell, number))
-    fit.end()
     return fit

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mixfree.sklearn import StreamEncoder
+from mixfree.sklearn import StreamEncoder, StreamRegressor
 from mixfree.streams import FitPlan, Source, StreamFit, find_files
 from mixfree.streams.columns.dates import forms_of, times_in
 from mixfree.streams.columns.kinds import Choices, verdict_on
@@ -121,6 +121,14 @@ def test_cyclic_features():
     near = np.linalg.norm(sines - np.roll(sines, 1, axis=0), axis=1)
     np.testing.assert_allclose(near, near[0])
     np.testing.assert_allclose(raw(given[:1], "season"), [[0.0, -1.0]], atol=1e-12)
+
+
+@pytest.mark.parametrize("hours", [6, 12])
+def test_a_sine_that_is_always_0_has_no_weight(hours):
+    """Catches a weight of 1e14 for the rounding errors of sin(2π)."""
+    given = HOURS[0] + np.arange(0, 400 * hours, hours) * np.timedelta64(1, "h")
+    model = StreamRegressor().fit(pa.table({"at": given, "y": np.arange(400) % 7}), target="y")
+    assert np.abs(model.coef_).max() < 10.0
 
 
 @pytest.mark.parametrize("day", ["first", "last"])

@@ -92,6 +92,17 @@ def test_folders_and_globs_are_read_by_name(tmp_path, csv_model):
         assert bits(tmp_path / "m") == bits(csv_model)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_flags_that_one_of_two_files_has_as_numbers(tmp_path, csv_model, first):
+    """Catches the categories true, 1 and 0, which come from files in one of their orders."""
+    flags, numbers = table(), table().set_column(3, "on", table()["on"].cast(pa.int8()))
+    for rows, part in ((slice(1000), first), (slice(1000, None), 1 - first)):
+        write((flags, numbers)[part][rows], tmp_path / f"{rows.start}.parquet")
+    assert fit(tmp_path / "None.parquet", tmp_path / "1000.parquet", "--model", tmp_path / "m") == 0
+    found, expected = (StreamFit.load(path).model for path in (tmp_path / "m", csv_model))
+    np.testing.assert_allclose(found.learner.weights, expected.learner.weights, rtol=1e-10)
+
+
 @pytest.mark.parametrize("form", ["csv", "arrow"])
 def test_standard_input(tmp_path, csv_model, monkeypatch, form):
     sink = pa.BufferOutputStream()

@@ -252,3 +252,20 @@ def test_a_ladder_without_parameters_or_with_another_state_says_so():
         opt.update(jnp.ones(2), state)
     with pytest.raises(ValueError, match="state is of other parameters, or of another version"):
         opt.update(jnp.ones(2), state._replace(origin={"w": jnp.zeros((1, 2))}), jnp.zeros(2))
+
+
+@pytest.mark.parametrize("params", [{}, {"w": np.zeros((0, 3), np.float32)}])
+def test_trees_without_entries(make, params):
+    """Usual where transformations share the parameters, as in ``optax.multi_transform``."""
+    opt = make()
+    state, update = opt.init(params), jax.jit(opt.update)
+    for _ in range(40):
+        updates, state = update(params, state, params)
+    assert int(state.samples) == 40
+    assert jax.tree.map(np.shape, updates) == jax.tree.map(np.shape, params)
+
+
+def test_sums_that_a_narrow_type_cannot_hold(window):
+    many = jnp.repeat(jnp.array([3e4, -3e4] * 36, jnp.float16), 4)[:, None]
+    params, state = scan(window(), jnp.zeros(1, jnp.float16), many)
+    assert int(state.skipped) == 0 and bool(jnp.isfinite(params).all())

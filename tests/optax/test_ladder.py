@@ -92,6 +92,7 @@ def test_under_vmap_each_run_is_its_own():
 
 
 SHARDED = """
+from contextlib import nullcontext
 import jax, jax.numpy as jnp, numpy as np, optax, mixfree.optax as mo
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 assert len(jax.devices()) == 2
@@ -111,9 +112,9 @@ def run(params):
     return params, state
 
 alone, _ = run(start)
-for kind in (AxisType.Auto, AxisType.Explicit):
+for kind, within in ((AxisType.Auto, True), (AxisType.Explicit, True), (AxisType.Explicit, False)):
     mesh = jax.make_mesh((2,), ("x",), axis_types=(kind,))
-    with jax.set_mesh(mesh):
+    with jax.set_mesh(mesh) if within else nullcontext():
         there = {"w": jax.device_put(start["w"], NamedSharding(mesh, P("x", None))),
                  "b": jax.device_put(start["b"], NamedSharding(mesh, P()))}
         params, state = run(there)

@@ -92,8 +92,9 @@ def mlmc(
         def step(carry: Any) -> Any:
             _, total, before = carry
             scale = jnp.where(length == 1, 1.0, share)
-            direction = jax.tree.map(lambda x: scale.astype(x.dtype) * x, total)
-            direction = trees.cast_like(direction, updates)
+            most = jax.tree.map(lambda g: float(jnp.finfo(g.dtype).max), updates)
+            whole = jax.tree.map(lambda x, m: (scale.astype(x.dtype) * x).clip(-m, m), total, most)
+            direction = trees.cast_like(whole, updates)
             moved, after = inner.update(direction, before, params, **extra)
             return trees.cast_like((moved, jax.tree.map(jnp.zeros_like, total), after), carry)
 

@@ -52,10 +52,10 @@ def apply_if(flag: jax.Array, change: Callable[[Any], Any], carry: Any) -> Any:
 
 def replicated(x: jax.Array) -> jax.Array:
     """Return an array that can be reshaped: gathered, if its sharding is part of its type."""
-    mesh = jax.sharding.get_abstract_mesh()
-    if mesh.empty or not mesh.explicit_axes:
+    mesh = getattr(getattr(getattr(x, "aval", None), "sharding", None), "mesh", None)
+    if not getattr(mesh, "explicit_axes", ()):
         return x
-    return jax.sharding.reshard(x, jax.sharding.PartitionSpec())
+    return jax.sharding.reshard(x, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec()))
 
 
 def entries(tree: Any) -> int:
@@ -70,7 +70,7 @@ def sample(tree: Any, most: int, kind: Any) -> jax.Array:
     for x in leaves:
         found.append(x.reshape(-1)[-at % stride :: stride].astype(kind))
         at += x.size
-    return jnp.concatenate(found)
+    return jnp.concatenate(found) if found else jnp.zeros(0, kind)
 
 
 def largest(tree: Any) -> jax.Array:

@@ -101,7 +101,7 @@ def update_scale(xp: Any, scale: Scale, size: Any, moved: Any) -> tuple[Any, Sca
 def movement(mean: Any, before: Any, x: Any) -> Any:
     """Largest entry of mean − before; 0 if x is nearer than the mean to where that leads next."""
     way = mean - before  # slow along a weak direction, where x is ahead; at the goal x is around
-    return abs(way).max() * ((way**2).sum() <= ((x - mean - way) ** 2).sum())
+    return abs(way).max() * ((way**2).sum() <= ((x - mean - way) ** 2).sum()) if len(way) else 0.0
 
 
 def pull(xp: Any, sums: Any, origin: Any, g: Any, x: Any, weight: Any) -> tuple[Any, Any]:

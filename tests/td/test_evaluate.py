@@ -3,7 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.wrappers import TransformReward
+from gymnasium.wrappers import TransformObservation, TransformReward
 
 from mixfree.td import RewardProcess, TileCoding, evaluate_policy, rescaled
 
@@ -95,6 +95,18 @@ def test_a_state_that_was_never_seen_is_unknown(reward, method):
     assert np.isfinite([*low[:2], *high[:2]]).all() == (reward > 0.0)
     assert (low[2], high[2]) == (-np.inf, np.inf)
     assert found.batches_met([0, 15]).tolist() == [62, 0]
+
+
+@pytest.mark.parametrize("features", [None, np.eye(16)])
+def test_states_may_be_numbered_from_any_number(features):
+    lake = gymnasium.make("FrozenLake-v1")
+    states = gymnasium.spaces.Discrete(16, start=-3)
+    shifted = TransformObservation(lake, lambda state: state - 3, states)
+    found = [evaluate_policy(env, samples=2000, features=features) for env in (lake, shifted)]
+    values = [each.values(np.arange(16) + at) for each, at in zip(found, (0, -3), strict=True)]
+    np.testing.assert_array_equal(*values)
+    with pytest.raises(ValueError, match=r"state 13 must be .* from -3 to 12"):
+        found[1].values([13])
 
 
 def test_the_interval_counts_what_a_ridge_has_moved():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from mixfree.td import FourierBasis, RadialBasis, TileCoding
+from mixfree.td import FourierBasis, RadialBasis, TDLearner, TileCoding
 from mixfree.td.features import as_features
 
 LOW, HIGH = [-1.0, 0.0, 5.0], [1.0, 0.5, 9.0]
@@ -126,3 +126,18 @@ def test_a_matrix_dense_or_sparse_is_read_by_state():
 def test_wrong_arguments_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_function_may_write_its_features_over_the_last_ones():
+    """As functions do with an array that they fill; the package copies observations as well."""
+    row, states = np.zeros(2), np.arange(400) % 2
+
+    def features(state):
+        row[:] = np.arange(2) == state
+        return row
+
+    one, many = (TDLearner(features, 0.5, size=2) for _ in range(2))
+    for state in states:
+        one.update(state, float(state), 1 - state, False)
+    many.update_many(states, states.astype(float), 1 - states, np.zeros(400, bool))
+    np.testing.assert_allclose([one.theta, many.theta], [[2 / 3, 4 / 3]] * 2)

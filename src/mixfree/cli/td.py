@@ -102,7 +102,8 @@ def _answer(
     found: "Evaluation", exact: "RewardProcess | None", level: float | None
 ) -> dict[str, Any]:
     """Collect the values, with intervals unless ``level`` is None."""
-    states = list(range(found.learner.features.size)) if exact is None else exact.visited.tolist()
+    first, size = getattr(found.learner.features, "first", 0), found.learner.features.size
+    states = list(range(first, first + size)) if exact is None else exact.visited.tolist()
     columns = {"state": states, "value": found.values(states).tolist()}
     if level is not None:
         columns["low"], columns["high"] = (end.tolist() for end in found.interval(states, level))

@@ -16,7 +16,7 @@ from mixfree.chains import AutocorrelationTime, autocorrelation_time
 from mixfree.core.minimize import History, follow
 from mixfree.outputs import Average
 from mixfree.td.episodes import spaces, transitions
-from mixfree.td.features import tabular
+from mixfree.td.features import Rows, tabular
 from mixfree.td.learner import TDLearner
 from mixfree.td.lstd import LSTD, MAX_DENSE_FEATURES
 
@@ -203,17 +203,19 @@ def evaluate_policy(
 def _features_for(env: Any, features: Any) -> Any:
     """Check that the features fit the environment's observations, or make tabular ones."""
     space, _ = spaces(env)
-    count = getattr(space, "n", None)
+    count, first = getattr(space, "n", None), int(getattr(space, "start", 0))
     if features is None:
         if count is None:
             raise ValueError(
                 f"observations are of {space}, which is not Discrete: give features, such as "
                 "mixfree.td.TileCoding"
             )
-        return tabular(int(count))
-    if not callable(features) and np.shape(features)[0] != count:
+        return Rows(tabular(int(count)), first)
+    if callable(features):
+        return features
+    if np.shape(features)[0] != count:
         raise ValueError(
             f"features must have one row per state, but there are {np.shape(features)[0]}, and "
             f"observations are of {space}"
         )
-    return features
+    return Rows(features, first)

@@ -111,6 +111,8 @@ class Features(Protocol):
 
 def as_features(features: Any, size: int | None = None) -> Features:
     """Make features from a matrix, or from a function with the attribute ``size``."""
+    if isinstance(features, Rows):
+        return features
     if sparse.issparse(features) or not callable(features):
         return Rows(features)
     found = getattr(features, "size", None) if size is None else size
@@ -123,17 +125,17 @@ def as_features(features: Any, size: int | None = None) -> Features:
 
 
 class Rows:
-    """A matrix of features, dense or sparse; states are its row numbers."""
+    """A matrix of features, dense or sparse; states are its row numbers, from ``first`` on."""
 
-    def __init__(self, matrix: Any) -> None:
-        self.matrix = feature_matrix(matrix)
+    def __init__(self, matrix: Any, first: int = 0) -> None:
+        self.matrix, self.first = feature_matrix(matrix), first
         self.sparse = sparse.issparse(self.matrix)
         self.states, self.size = self.matrix.shape
         # Looking up rows that are made once takes a fraction of the time of an index.
-        self._row: dict[Any, Array] = {} if self.sparse else dict(enumerate(self.matrix))
+        self._row: dict[Any, Array] = {} if self.sparse else dict(enumerate(self.matrix, first))
 
     def row(self, state: Any) -> Array:
-        """Return the row of a state; negative numbers are refused."""
+        """Return the row of a state; numbers before the first are refused."""
         try:
             return self._row[state]
         except (KeyError, TypeError):
@@ -141,15 +143,15 @@ class Rows:
             return row
 
     def indices(self, states: Any) -> Array:
-        """Return the row numbers of many states, checked."""
-        found = np.asarray(states)
-        allowed = f"must be a row number of the features, from 0 to {self.states - 1}"
+        """Return the row numbers of many states, from 0 on, checked."""
+        found, last = np.asarray(states), self.first + self.states - 1
+        allowed = f"must be a row number of the features, from {self.first} to {last}"
         if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
             raise ValueError(f"states of shape {found.shape}, {found.dtype}: each {allowed}")
-        wrong = (found < 0) | (found >= self.states)
+        wrong = (found < self.first) | (found > last)
         if wrong.any():
             raise ValueError(f"state {found[wrong][0]} {allowed}")
-        return found.astype(np.int64)
+        return found.astype(np.int64) - self.first
 
     def rows(self, states: Any) -> Array:
         """Return the rows of many states."""
@@ -178,16 +180,20 @@ class Mapped:
 
     def row(self, state: Any) -> Array:
         """Return the features of one observation."""
-        row: Array = self._check(np.asarray(self.function(state), dtype=np.float64)[None])[0]
+        row: Array = self._check(self._of(state)[None])[0]
         return row
 
     def rows(self, states: Sequence[Any]) -> Array:
         """Return the features of many observations."""
         if len(states) == 0:
             return np.zeros((0, self.size))
-        many = [self.function(s) for s in states] if self._many is None else self._many(states)
-        rows: Array = self._check(np.ascontiguousarray(many, dtype=np.float64))
+        many = [self._of(s) for s in states] if self._many is None else self._many(states)
+        rows: Array = self._check(np.array(many, dtype=np.float64, order="C"))
         return rows
+
+    def _of(self, state: Any) -> Array:
+        """Return a copy of the features, since the function may write the next ones over them."""
+        return np.array(self.function(state), dtype=np.float64)
 
     def sparse_rows(self, states: Sequence[Any]) -> Any:
         """Return :meth:`rows` as a CSR array."""

@@ -37,6 +37,7 @@ def test_a_file_system_without_locks_still_writes(tmp_path, monkeypatch):
 
     locks = types.SimpleNamespace(LOCK_EX=2, LOCK_NB=4, flock=unsupported)
     monkeypatch.setitem(sys.modules, "fcntl", locks)
+    (tmp_path / ".f.0.part").write_bytes(b"half of it")  # by a process that was killed
     with files.only_writer(tmp_path / "f"), files.replacing(tmp_path / "f") as first:
         first.write(b"first")
         with files.replacing(tmp_path / "f") as second:

@@ -1,6 +1,7 @@
 """Which files may be replaced, their atomic replacement, and locks that end with the process."""
 
 import contextlib
+import glob
 import os
 import secrets
 import shutil
@@ -99,6 +100,8 @@ def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
                     continue
             except FileNotFoundError:
                 continue
+            for left in place.parent.glob(f".{glob.escape(place.name)}.*.part"):
+                left.unlink(missing_ok=True)  # by a process that was killed
             try:
                 yield
             finally:

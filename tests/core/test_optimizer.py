@@ -11,18 +11,10 @@ import mixfree as mf
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Squared
 from mixfree.streams.fit import model_file as models
-from tests.helpers import assert_same_bits, make
+from tests.helpers import assert_same_bits, make, run
 
 METHODS = list(mf.methods())
 SIZE = 4
-
-
-def run(opt, samples):
-    """A quadratic seen through samples; replaying methods take what they are due."""
-    for sample in samples:
-        for due in opt.offer(sample):
-            opt.tell(opt.x - due)
-    return opt
 
 
 def stream(count=300, dtype=np.float64):

@@ -5,7 +5,7 @@ import pytest
 
 import mixfree as mf
 from mixfree.core.methods import start_method
-from tests.helpers import assert_same_bits, make
+from tests.helpers import assert_same_bits, make, run
 
 SIZE, DIMENSION = 20, 3
 METHODS = [name for name in mf.methods() if name not in ("sgd-er", "sgd-rer")]
@@ -19,13 +19,6 @@ def remembering(name, draws=2, **options):
 
 def stream(count=120):
     return np.random.default_rng(3).standard_normal((count, DIMENSION))
-
-
-def run(opt, samples):
-    for sample in samples:
-        for due in opt.offer(sample):
-            opt.tell(opt.x - due)
-    return opt
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -47,6 +47,14 @@ def test_every_mode_step_by_step(mode, domain):
     assert mode != "as it is" or reference.state_dict()["step"]["kappa"] > 1.5
 
 
+@pytest.mark.parametrize("scale", [1e-60, 1e60])
+def test_the_size_of_the_gradients_does_not_matter(scale):
+    plain, scaled = (mf.Ladder(np.zeros(DIMENSION)) for _ in range(2))
+    advance_linear(plain, Squared(), *data())
+    advance_linear(scaled, Squared(), *data(), weights=np.full(SAMPLES, scale))
+    np.testing.assert_allclose(scaled.average, plain.average, rtol=1e-9, atol=1e-12)
+
+
 def test_more_coordinates_than_the_sketch_has_entries(monkeypatch):
     """Catches other coordinates in the sketch or the sample, over dense and over sparse rows."""
     for module in ("steps", "kernels"):

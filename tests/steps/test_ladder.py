@@ -63,27 +63,6 @@ def test_some_of_the_coordinates_show_the_inflation_of_all():
     assert expected > 5.0 and found == pytest.approx(expected, rel=0.1)
 
 
-def stream(samples=3000, seed=3):
-    """Regression on two regimes that alternate every few hundred samples."""
-    rng = np.random.default_rng(seed)
-    rows = rng.standard_normal((samples, 5))
-    regime = np.cumsum(rng.random(samples) < 0.005) % 2
-    weights = rng.standard_normal((2, 5))
-    return rows, np.einsum("ij,ij->i", rows, weights[regime])
-
-
-def run(scale=1.0, samples=3000):
-    rows, targets = stream(samples)
-    opt = mf.Ladder(np.zeros(5))
-    advance_linear(opt, Squared(), rows, targets, weights=np.full(samples, scale))
-    return opt
-
-
-@pytest.mark.parametrize("scale", [1e-60, 1e60])
-def test_the_size_of_the_gradients_does_not_matter(scale):
-    np.testing.assert_allclose(run(scale).average, run().average, rtol=1e-9, atol=1e-12)
-
-
 def test_no_step_is_longer_than_the_distance():
     step = Ladder(block=50)
     state = step.start(np.zeros(3))
@@ -173,24 +152,17 @@ def test_after_an_arrival_the_bound_counts_once():
     assert 0.2 < opt.state_dict()["step"]["rbar"] <= 2.0
 
 
-FIRSTS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
-
-
-def gaps_by_first(seed, p, samples, dimension):
-    """Suboptimality by where the scale begins."""
-    problem, gaps = between_two(seed, p=p, dimension=dimension), []
-    order = problem.order(seed, samples)
-    for first in FIRSTS:
-        opt = mf.Ladder(np.zeros(dimension), first=first)
-        problem.advance(opt, order)
-        gaps.append(float(problem.gap(opt.average[None])[0]))
-    return np.array(gaps)
-
-
 @pytest.mark.parametrize("samples", [10_000, 100_000])
 @pytest.mark.parametrize("p", [0.5, 1e-2, 1e-3])
 def test_where_the_scale_begins_hardly_matters_on_average(p, samples):
-    gaps = sum(gaps_by_first(seed, p, samples, dimension=100) for seed in range(20))
+    gaps = np.zeros(5)
+    for seed in range(20):
+        problem = between_two(seed, p=p, dimension=100)
+        order = problem.order(seed, samples)
+        for place, first in enumerate((1e-8, 1e-7, 1e-6, 1e-5, 1e-4)):
+            opt = mf.Ladder(np.zeros(100), first=first)
+            problem.advance(opt, order)
+            gaps[place] += problem.gap(opt.average[None])[0]
     assert gaps.max() < 1.5 * gaps.min(), gaps
 
 

@@ -59,6 +59,7 @@ def test_default_scale_is_the_theorems():
     ("method", "options", "message"),
     [
         *((mf.MAG, {"alpha": alpha}, "alpha must be") for alpha in (0, -1.0, np.nan, np.inf, "x")),
+        (mf.Ladder, {"length": 0.0}, "length must be"),
         (mf.MAG, {"output": "best"}, "output must be one of 'average'"),
         (mf.MAG, {"mirror": "flat"}, "mirror must be one of"),
         (mf.MAG, {"level": 3}, r"`level`.*levels, weights, horizon|'level'"),

@@ -21,11 +21,7 @@ LADDERS = {
     "first given": {"first": 0.1, "block": 3},
 }
 # A method, and options with which its windows or blocks are short.
-METHODS = {
-    "mag": LAWS["truncated"],
-    "mlmc": LAWS["truncated"],
-    "ladder": {"block": 8},
-}
+METHODS = {"mag": LAWS["truncated"], "mlmc": LAWS["truncated"], "ladder": {"block": 8}}
 
 
 def stream(samples=300, seed=5, size=SIZE):
@@ -164,31 +160,24 @@ def test_zero_gradients_take_steps_of_zero(backend, method):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("method", "options", "message"),
     [
-        ({"levels": 0}, "levels must be a whole number of at least 1"),
-        ({"levels": 2.5}, "levels must be"),
-        ({"weights": "mine"}, "weights must be one of 'exact', 'paper', not 'mine'"),
-        ({"levels": 3, "horizon": 10}, "horizon=10 is for levels=None"),
-        ({"seed": -1}, "seed must be a whole number of at least 0"),
-        ({"alpha": 0.0}, "alpha must be positive and finite, not 0.0"),
-        ({"output": "best"}, "output must be one of"),
+        ("mag", {"levels": 0}, "levels must be a whole number of at least 1"),
+        ("mag", {"levels": 2.5}, "levels must be"),
+        ("mag", {"levels": 62}, "at most 61"),
+        ("mag", {"weights": "mine"}, "weights must be one of 'exact', 'paper', not 'mine'"),
+        ("mag", {"levels": 3, "horizon": 10}, "horizon=10 is for levels=None"),
+        ("mag", {"levels": None, "horizon": 0}, "horizon"),
+        ("mag", {"seed": -1}, "seed must be a whole number of at least 0"),
+        ("mag", {"seed": 2**64}, "seed"),
+        ("mag", {"alpha": 0.0}, "alpha must be positive and finite, not 0.0"),
+        ("mag", {"output": "best"}, "output must be one of"),
+        ("ladder", {"alpha": -1.0}, "alpha must be positive and finite, not -1.0"),
+        ("ladder", {"block": 0}, "block must be a whole number of at least 1"),
+        ("ladder", {"first": 0.0}, "first must be positive and finite, not 0.0"),
+        ("ladder", {"output": "best"}, "output must be one of"),
     ],
 )
-def test_wrong_arguments_fail_at_construction(backend, options, message):
+def test_wrong_arguments_fail_at_construction(backend, method, options, message):
     with pytest.raises(ValueError, match=message):
-        backend("mag", np.zeros(SIZE), **options)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"alpha": -1.0}, "alpha must be positive and finite, not -1.0"),
-        ({"block": 0}, "block must be a whole number of at least 1"),
-        ({"first": 0.0}, "first must be positive and finite, not 0.0"),
-        ({"output": "best"}, "output must be one of"),
-    ],
-)
-def test_wrong_arguments_of_the_ladder(backend, options, message):
-    with pytest.raises(ValueError, match=message):
-        backend("ladder", np.zeros(SIZE), **options)
+        backend(method, np.zeros(SIZE), **options)

@@ -103,19 +103,3 @@ def _zeros(key, draws):
         return out
 
     return many(*key, draws)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"levels": 0}, "levels must be a whole number of at least 1"),
-        ({"levels": 62}, "at most 61"),
-        ({"weights": "wrong"}, "weights must be one of 'exact', 'paper'"),
-        ({"levels": 5, "horizon": 10}, "horizon=10 is for levels=None"),
-        ({"levels": None, "horizon": 0}, "horizon"),
-        ({"seed": 2**64}, "seed"),
-    ],
-)
-def test_wrong_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        mf.MLMC(**arguments)

@@ -260,8 +260,3 @@ def test_the_twin_stops_at_the_sample_where_the_reference_does():
             reference.tell(loss.derivative(np.array([at]), np.array([target]))[0] * row)
     assert str(told.value) == str(said.value)
     assert np.isfinite(twin.x).all() and np.allclose(twin.x / reference.x, 1.0)
-
-
-def test_wrong_length():
-    with pytest.raises(ValueError, match="length must be"):
-        mf.Ladder([0.0], length=0.0)

@@ -1,5 +1,9 @@
 """What several tests need."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -31,6 +35,17 @@ def run_command(*arguments):
     with pytest.raises(SystemExit) as ended:
         main([*map(str, arguments)])
     return ended.value.code
+
+
+def run_python(*arguments, **environment):
+    """Run a new Python with the paths of this one; its output is text."""
+    paths = os.pathsep.join(filter(None, sys.path))
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": paths, **environment},
+        capture_output=True,
+        text=True,
+    )
 
 
 def flatten(state, path=""):

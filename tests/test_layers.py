@@ -1,8 +1,5 @@
 """The rooms of the package import one another in one direction only (layers in pyproject)."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import grimp
@@ -10,12 +7,12 @@ import networkx as nx
 import pytest
 
 import mixfree
+from tests.helpers import run_python
 
 PACKAGE = Path(mixfree.__file__).parent
 # The graph of imports cannot see what is imported by its name, nor what the root offers that way.
 IMPORT_BY_NAME = {"mixfree", "mixfree.base.extras", "mixfree.reproduce"}
 ABOVE_THE_ROOT = {"streams", "reproduce", "cli"}
-PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
 
 @pytest.fixture(scope="module")
@@ -29,19 +26,12 @@ def module_name(source):
     return ".".join(part for part in parts if part != "__init__")
 
 
-def test_every_room_imports_only_rooms_below_it():
+def test_every_room_imports_only_rooms_below_it(monkeypatch):
     """Fails for an import of a room above, and for a room without a place in the layers."""
     # In a process of its own: the linter's console closes the output that pytest captures.
     check = "import sys; from importlinter import cli; sys.exit(cli.lint_imports(no_cache=True))"
-    path = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
-    done = subprocess.run(
-        [sys.executable, "-c", check],
-        cwd=PYPROJECT.parent,
-        env=path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    monkeypatch.chdir(Path(__file__).parent.parent)
+    done = run_python("-c", check)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

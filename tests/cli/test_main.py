@@ -1,8 +1,6 @@
 """All commands: the version, fast help, and errors in one line."""
 
-import os
 import re
-import subprocess
 import sys
 
 import pytest
@@ -13,6 +11,7 @@ from mixfree.cli.app import COMMANDS, app
 from mixfree.cli.fit import fit
 from mixfree.cli.flags import in_flags
 from tests.helpers import run_command as run
+from tests.helpers import run_python
 
 
 def test_version(capsys):
@@ -28,7 +27,7 @@ def test_a_warning_is_one_line():
         "\none.methods = methods\n"
         "mixfree.cli.main(['methods'])"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    found = run_python("-c", code)
     assert (found.returncode, found.stderr) == (0, "mixfree: a full disk\n")
 
 
@@ -65,9 +64,9 @@ for command in [[], *([each] for each in {[each.__name__ for each in COMMANDS]})
     except SystemExit as ended: assert ended.code == 0
 print(*{{'numpy', 'numba', 'pyarrow'}} & set(sys.modules), file=sys.stderr)
 """
-    found = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
-    assert not found.stderr.split()
-    assert b"..." not in found.stdout.partition(b"Commands:")[2].partition(b"Usage:")[0]  # cut off
+    found = run_python("-c", script)
+    assert found.returncode == 0 and not found.stderr.split()
+    assert "..." not in found.stdout.partition("Commands:")[2].partition("Usage:")[0]  # cut off
 
 
 @pytest.mark.parametrize(
@@ -88,13 +87,9 @@ def test_arguments_become_flags(text, said):
 
 def test_a_terminal_without_all_letters():
     """Catches a UnicodeEncodeError for R² and α."""
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    done = subprocess.run(
-        [sys.executable, "-m", "mixfree", "methods"], env=environment, capture_output=True
-    )
+    done = run_python("-m", "mixfree", "methods", PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
-    assert b"\\u" in done.stdout or b"\\x" in done.stdout
+    assert "\\u" in done.stdout or "\\x" in done.stdout
 
 
 def test_ctrl_c_while_importing_is_no_traceback(monkeypatch):

@@ -1,7 +1,5 @@
 """The loop: chunks, saving, bad gradients, counters."""
 
-import subprocess
-import sys
 import tracemalloc
 
 import numpy as np
@@ -11,7 +9,7 @@ import mixfree as mf
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Squared
 from mixfree.streams.fit import model_file as models
-from tests.helpers import assert_same_bits, make, run
+from tests.helpers import assert_same_bits, make, run, run_python
 
 METHODS = list(mf.methods())
 SIZE = 4
@@ -203,8 +201,7 @@ def test_memory_of_mag_does_not_grow():
 def test_import_is_light():
     heavy = ["numba", "sklearn", "scipy", "torch", "jax", "matplotlib", "pandas", "rich"]
     code = f"import sys, mixfree; print([m for m in {heavy} if m in sys.modules])"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    assert run_python("-c", code).stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(

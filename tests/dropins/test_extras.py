@@ -1,9 +1,8 @@
 """Without its library, a drop-in says what to install."""
 
-import subprocess
-import sys
-
 import pytest
+
+from tests.helpers import run_python
 
 
 @pytest.mark.parametrize(
@@ -11,6 +10,6 @@ import pytest
 )
 def test_missing_library_names_the_extra(module, library, extra):
     code = f"import sys; sys.modules[{library!r}] = None; import mixfree.{module}"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    found = run_python("-c", code)
     assert found.returncode == 1
     assert f"pip install 'mixfree[{extra}]'" in found.stderr

@@ -2,10 +2,7 @@
 
 import ast
 import importlib
-import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import numba
@@ -14,6 +11,7 @@ import pytest
 import mixfree
 from mixfree.kernels import jit
 from mixfree.kernels.jit import CacheFiles, fingerprint
+from tests.helpers import run_python
 
 PACKAGE = Path(mixfree.__file__).parent
 
@@ -97,10 +95,5 @@ print(opt.samples, [str(w.message)[:40] for w in found])
 
 def test_without_a_writable_folder_kernels_are_compiled_and_it_is_said_once():
     """Numba raises RuntimeError there as soon as a module of kernels is imported."""
-    told = subprocess.run(
-        [sys.executable, "-c", WITHOUT_A_FOLDER],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
+    told = run_python("-c", WITHOUT_A_FOLDER)
     assert told.stdout == "3 ['no folder for compiled code is writable;']\n", told.stderr

@@ -1,13 +1,11 @@
 """A fit killed at random moments and resumed."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from mixfree.streams import StreamFit
+from tests.helpers import run_python
 from tests.streams.data import table, write
 
 pytestmark = pytest.mark.slow
@@ -25,14 +23,7 @@ pytestmark = pytest.mark.slow
 def test_killed_twenty_times(tmp_path, options):
     data = write(table(40_000), tmp_path / "data.parquet")
     script = Path(__file__).with_name("killing.py")
-    done = subprocess.run(
-        [sys.executable, script, data, tmp_path / "m", "20", *options],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout=300,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    done = run_python(script, data, tmp_path / "m", 20, *options)
     assert done.returncode == 0, done.stderr
     whole, resumed = (StreamFit.load(tmp_path / name) for name in ("m.whole", "m"))
     assert resumed.complete

@@ -312,18 +312,12 @@ def fitted_in_parts(x, y):
         ({"radius": 1.0}, "`radius` is for iterative methods, such as `method='ladder'`"),
         ({"scale": "running", "method": "sgd-er", "options": {"mixing_time": 2}}, "replays"),
         ({"method": "emd"}, r"emd .* give `mixing_time`, as in options=\{"),
-        (
-            lambda x, y: StreamClassifier("squared").fit(x, y > 0),
-            "loss must be one of 'logistic', not 'squared'",
-        ),
+        (lambda x, y: StreamClassifier("squared").fit(x, y > 0), "of 'logistic', not 'squared'"),
         (
             lambda x, y: StreamRegressor().fit(x, y).predict(x, interval=95),
             "interval must be between 0 and 1, not 95",
         ),
-        (
-            lambda x, y: merged(x, y, method="mag"),
-            "merge needs method='exact', but this model was fitted by 'mag'",
-        ),
+        (lambda x, y: merged(x, y, method="mag"), "'exact', but this model was fitted by 'mag'"),
         (lambda x, y: merged(x, y, loss="huber"), "cannot merge a fit with Huber"),
         (
             lambda x, y: StreamClassifier().fit(x, np.array([*["a", "b"] * 24, "c", None])),

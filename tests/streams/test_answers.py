@@ -15,7 +15,8 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from mixfree.streams import FitPlan, Source, StreamFit, find_files, write_predictions
+from mixfree.streams import Source, find_files, write_predictions
+from tests.streams import data as streams
 from tests.streams.data import table, write
 
 
@@ -37,11 +38,8 @@ def fitted(tmp_path):
     hours = np.datetime64("2020-01-01") + np.arange(1000) * np.timedelta64(1, "h")
     rows["when"] = [str(each).replace("T", " ") for each in hours]
 
-    def fit(target, method="exact", **changed):
-        path = write(pa.table({**rows, **changed}), tmp_path / "train.csv")
-        source = Source(find_files([path]))
-        found = StreamFit.begin(source, FitPlan(target, parameters={"method": method}))
-        found.run(source.pieces())
+    def fit(target, **changed):
+        found = streams.fitted((pa.table({**rows, **changed}), tmp_path / "train.csv"), target)
         found.encoder.missing = "skip"
         return found
 

@@ -239,11 +239,9 @@ def test_one_stray_text_does_not_make_a_column_of_texts(tmp_path, capsys, monkey
     u = [str(number % 97) for number in range(30_000)]
     y = 3.0 * (np.arange(30_000) % 97) + 0.5
     u[row] = "error"
-    (tmp_path / "d.csv").write_text(csv_text("u,y", u, y))
-    assert fit(tmp_path / "d.csv", "--missing", "skip") == 0
+    found = fitted(tmp_path, csv_text("u,y", u, y), "--missing", "skip")
     said = f"d.csv, row {row + 1}, column 'u' is 'error'"
     assert f"1 treated as missing, the first: {tmp_path}/{said}" in capsys.readouterr().out
-    found = StreamFit.load(tmp_path / "m")
     assert found.model.features == ["u"]
     assert found.model.learner.predict(np.array([[150.0]]))[0] == pytest.approx(450.5)
     assert fit(tmp_path / "d.csv", "--missing", "error") == 2
@@ -257,8 +255,7 @@ def test_columns_that_give_the_target_away_are_named(tmp_path, capsys, target):
     one, other = rng.poisson(30, ROWS), rng.poisson(90, ROWS)
     data = {"one": one, "other": other, "x": X, "near": one + other + 5.0 * Z}
     data["y"] = {"copy": 1000.0 + 3.0 * one, "label": one > 30}[target]
-    write(pa.table(data), tmp_path / "d.parquet")
-    assert fit(tmp_path / "d.parquet") == 0
+    fitted(tmp_path, pa.table(data))
     out = capsys.readouterr().out
     computed = "'y' is computed from other columns, up to rounding: 'one';"
     said = computed if target == "copy" else "'one' alone explains 100 % of"

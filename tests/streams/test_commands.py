@@ -164,11 +164,10 @@ def test_missing_values_in_a_prediction(tmp_path, fitted, capsys):
 
 def test_a_prediction_that_would_overflow_is_refused(tmp_path, capsys):
     x = np.arange(50.0)
-    path = write(pa.table({"x": x, "y": 1000.0 * x}), tmp_path / "d.csv")
-    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
+    model, _ = said_of(capsys, tmp_path, pa.table({"x": x, "y": 1000.0 * x}))
     x[7] = -1.7e308
     huge = write(pa.table({"x": x}), tmp_path / "huge.csv")
-    assert run("predict", tmp_path / "m", huge, "-o", tmp_path / "p.csv") == 2
+    assert run("predict", model, huge, "-o", tmp_path / "p.csv") == 2
     said = "huge.csv, row 8, has values too large to predict"
     assert said in capsys.readouterr().err
     assert not (tmp_path / "p.csv").exists()
@@ -187,11 +186,9 @@ def test_unknown_categories_are_counted(tmp_path, fitted, capsys):
 def test_texts_instead_of_numbers_are_counted(tmp_path, capsys):
     """Catches the mean in place of numbers with another decimal separator, without a word."""
     x = np.arange(20) / 4
-    write(pa.table({"x": x, "y": 2 * x}), tmp_path / "d.csv")
-    assert run("fit", tmp_path / "d.csv", "--target", "y", "--model", tmp_path / "m", "-q") == 0
+    model, _ = said_of(capsys, tmp_path, pa.table({"x": x, "y": 2 * x}))
     (tmp_path / "new.csv").write_text("x;y\n1;2\n1,25;2,5\n1,5;3\n")
-    capsys.readouterr()
-    assert run("predict", tmp_path / "m", tmp_path / "new.csv") == 0
+    assert run("predict", model, tmp_path / "new.csv") == 0
     last = capsys.readouterr().out.splitlines()[-1]
     place = f"{tmp_path / 'new.csv'}, row 2, column 'x' is '1,25'"
     assert last == f"2 values treated as missing, the first: {place}"
@@ -515,13 +512,11 @@ def test_inspect_shows_the_weights_of_every_class(tmp_path, capsys):
     rng = np.random.default_rng(0)
     which = rng.integers(0, 3, 3000)
     columns = {"x": rng.standard_normal(3000) + which, "y": np.array(["b", "a", "c"])[which]}
-    path, out = write(pa.table(columns), tmp_path / "d.parquet"), tmp_path / "w.csv"
-    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
-    capsys.readouterr()
-    assert run("inspect", tmp_path / "m", "--weights", out) == 0
+    (model, _), out = said_of(capsys, tmp_path, pa.table(columns)), tmp_path / "w.csv"
+    assert run("inspect", model, "--weights", out) == 0
     text = capsys.readouterr().out
     assert f"written    6 weights to {out}" in text
-    slopes = dict(zip("abc", StreamFit.load(tmp_path / "m").learner.weights[:, 0], strict=True))
+    slopes = dict(zip("abc", StreamFit.load(model).learner.weights[:, 0], strict=True))
     assert slopes["b"] < slopes["a"] < slopes["c"]
     printed = dict(re.findall(r"^ *class +(\w)\n +x +(-?[\d.e-]+)", text, re.MULTILINE))
     assert {name: float(each) for name, each in printed.items()} == pytest.approx(slopes, 1e-3)

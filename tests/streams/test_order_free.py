@@ -3,10 +3,10 @@
 import numpy as np
 import pyarrow
 import pytest
-from pyarrow import csv
 
 from mixfree.streams import FitPlan, Source, StreamFit, find_files
 from mixfree.streams.report.facts import Facts
+from tests.streams.data import write
 
 HOUR = np.timedelta64(1, "h")
 
@@ -42,12 +42,7 @@ def table(seed, loss="squared", rows=6000):
 
 
 def written(folder, parts):
-    paths = []
-    for place, part in enumerate(parts):
-        path = folder / f"{place}.csv"
-        csv.write_csv(part, path)
-        paths.append(str(path))
-    return paths
+    return [write(part, folder / f"{place}.csv") for place, part in enumerate(parts)]
 
 
 def fitted(paths, **plan):

@@ -59,7 +59,6 @@ def flatten(state, path=""):
 
 
 def assert_same_bits(one, other):
-    """Two states are identical to the last bit."""
     mine, theirs = dict(flatten(one)), dict(flatten(other))
     assert mine.keys() == theirs.keys()
     for key, value in mine.items():

@@ -29,7 +29,6 @@ def described():
 
 
 def fields(value, path=""):
-    """Yield all fields of an answer with their values."""
     if isinstance(value, dict):
         for name, each in value.items():
             yield from fields(each, f"{path}.{name}" if path else name)

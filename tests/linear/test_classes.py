@@ -20,8 +20,3 @@ def test_condensed_labels_are_the_same_set(labels, dtype):
 def test_an_unknown_label_is_refused(classes, new):
     with pytest.raises(ValueError, match=rf"y has labels \[{new}\], which are not among"):
         targets_of(np.array([2, 5, new, 2]), np.array(classes))
-
-
-def test_targets_are_signs_or_numbers():
-    assert targets_of(np.array([5, 2, 5]), np.array([2, 5])).tolist() == [1.0, -1.0, 1.0]
-    assert targets_of(np.array([5, 2, 7]), np.array([2, 5, 7])).tolist() == [1.0, 0.0, 2.0]

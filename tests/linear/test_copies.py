@@ -15,10 +15,7 @@ from tests.helpers import needed
 from tests.linear.test_every_fit_reloads import frozen
 
 ROWS = 24
-COPIES = {
-    "deepcopy": copy.deepcopy,
-    "pickle": lambda model: pickle.loads(pickle.dumps(model)),
-}
+COPIES = {"deepcopy": copy.deepcopy, "pickle": lambda model: pickle.loads(pickle.dumps(model))}
 
 
 def data(sparse):

@@ -25,8 +25,6 @@ class Slower(InverseSqrt):
 
 
 class Own(mf.Method):
-    """SGD with a step of one's own."""
-
     name = "own"
 
     def __init__(self, x0, *, batch=1, **common):

@@ -19,7 +19,6 @@ PROCESSES = multiprocessing.get_context("fork" if FORK else "spawn")
 
 
 def run(data, model, *options):
-    """Return the exit code of a fit."""
     try:
         main(["fit", data, "--target", "load", "--model", model, "-q", *options])
     except SystemExit as ended:

@@ -23,14 +23,15 @@ def logistic(rows=6000, seed=0):
     return stream("logit", rows, 0.0, seed)
 
 
-def coverage(rho, rows, streams, model="logit", **options):
-    """Shares of weights and of means held, and of weights by intervals for independent rows."""
-    rng = np.random.default_rng(1)
-    truth = np.array(best_weights(model))
-    hits = np.zeros(3)
+@pytest.mark.parametrize("model", ["logit", "probit"])
+@pytest.mark.parametrize("memory", [512, 8000])
+def test_coverage_where_intervals_that_take_rows_for_independent_fail(model, memory):
+    """Shares of intervals that hold the truth: of weights, of means, and with independent rows."""
+    rng, truth = np.random.default_rng(1), np.array(best_weights(model))
+    hits, streams = np.zeros(3), 40
     for seed in range(streams):
-        x, y = stream(model, rows, rho, seed)
-        inference = inferred(Logistic(), x, y, **options)
+        x, y = stream(model, 5000, 0.9, seed)
+        inference = inferred(Logistic(), x, y, memory=memory)
         low, high = inference.conf_int()[0].T
         found = 0.5 * (low + high)
         naive = 1.96 * sandwich_errors(Logistic(), found, x, y)
@@ -39,17 +40,11 @@ def coverage(rho, rows, streams, model="logit", **options):
         mean = apart <= inference.quantile(0.05) * inference.mean_error(at)[:, 0]
         held = (low <= truth) & (truth <= high)
         hits += held.mean(), mean.mean(), np.mean(np.abs(found - truth) <= naive)
-    return hits / streams
-
-
-@pytest.mark.parametrize("model", ["logit", "probit"])
-@pytest.mark.parametrize("memory", [512, 8000])
-def test_coverage_where_intervals_that_take_rows_for_independent_fail(model, memory):
-    weights, means, naive = coverage(0.9, 5000, 40, model, memory=memory)
-    error = math.sqrt(0.95 * 0.05 / (40 * 4))
+    weights, means, independent = hits / streams
+    error = math.sqrt(0.95 * 0.05 / (streams * 4))
     assert 0.94 - 3.0 * error <= weights <= 0.95 + 3.0 * error, (weights, error)
     assert means >= 0.94 - 6.0 * error, (means, error)  # four rows of one fit are not independent
-    assert naive < 0.95 - 5.0 * error, (naive, error)
+    assert independent < 0.95 - 5.0 * error, (independent, error)
 
 
 def test_the_choice_of_the_kept_rows_is_part_of_the_error(monkeypatch):

@@ -34,8 +34,7 @@ def test_what_has_a_closed_form_is_measured(rows):
 
 
 @pytest.mark.parametrize(
-    ("quantity", "beginning"),
-    [("square error", CLOSED[0]), ("second moment", CLOSED[1])],
+    ("quantity", "beginning"), [("square error", CLOSED[0]), ("second moment", CLOSED[1])]
 )
 def test_measurements_five_times_too_large_are_seen(rows, quantity, beginning):
     """Bounds with the paper's constants would still hold."""

@@ -76,13 +76,18 @@ WRONG = {
     "plain.csv.gz": (GOOD, "it is not compressed by gzip: rename it to end without .gz"),
     "packed.csv": (PACKED, "it is compressed by gzip: rename it to end in .gz"),
     "packed": (PACKED, "it is compressed by gzip: rename it to end in .gz"),
+    "counts.csv": (
+        "x,y\n" + "1,0\n2,3\n" * 6_000 + "1,-1\n",
+        "row 12001, column 'y' is refused: targets of the Poisson loss must not be negative",
+        *("--loss", "poisson"),
+    ),
     "utf16.csv": ("a,y\n1,2\n".encode("utf-16"), "it is in UTF-16: iconv -f utf-16 -t utf-8 FILE"),
     "odd.dat": (b"PAR1", "it is a Parquet file: give --format parquet"),
     "p.parquet.gz": ("", "decompress it: only text can be read compressed"),
 }
 # Files whose columns cannot be learnt from, which are not named.
 WRONG_COLUMNS = {
-    "constant": ("a,b,y\n1,2,3\n4,5,3\n", "the target 'y' is always 3: there is nothing to learn"),
+    "constant": ("a,b,y\n1,2,3\n4,5,3\n", "the target 'y' is always 3: nothing can be learnt"),
     "one class": ("a,b,y\n1,2,no\n4,5,no\n", "only one class"),
     "alone": ("y\n1\n2\n", "no column to learn from but the target 'y'"),
     "dates": (f"a,y\n{DAYS}", "cannot be told apart in the first rows: --dates a=%d/%m/%Y reads"),
@@ -156,7 +161,7 @@ OF_LADDER = ["d.csv", "--method", "ladder"]
         (["d.csv", "--features", "load"], "the target 'load' cannot be a feature"),
         (["d.csv", "--method", "sgd-dd"], "needs to know the mixing time: give --set mixing_time"),
         (["d.csv", "--model", "nowhere/m"], "there is no folder"),
-        (["d.csv", "--dates", "u=dd/mm"], "--dates must be formats such as '%d/%m/%Y' or 'sec"),
+        (["d.csv", "--dates", "u=dd/mm"], "--dates must be like '%d/%m/%Y' or 'seconds' since"),
         (["d.csv", "--set", "classes=a"], "classes must be at least two and all different, not a"),
         (["d.csv", "--set", "classes=a,b"], "classes must be different values as in the target"),
         (["d.csv", "--set", "classes=a,b", "--loss", "huber"], "not be given with the huber loss"),

@@ -60,9 +60,7 @@ def check_form(form: str) -> None:
     used = re.findall("%.?", form)
     written = used and len(set(used)) == len(used) and set(used) <= _DIRECTIVES.keys()
     if not (written or form in EPOCHS or form in STORED):
-        raise ValueError(
-            f"dates must be formats such as '%d/%m/%Y' or 'seconds' since 1970, not {form!r}"
-        )
+        raise ValueError(f"dates must be like '%d/%m/%Y' or 'seconds' since 1970, not {form!r}")
 
 
 def is_clock(form: str) -> bool:

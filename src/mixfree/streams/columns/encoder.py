@@ -191,14 +191,20 @@ class Encoder:
         names = [name for column, (a, b) in used if b > a for name in column.sources]
         return names or list(self.columns[0].sources[:1])
 
-    def check_sizes(self, piece: Piece) -> None:
-        """Raise ValueError with the place of the first number that is too large."""
+    def check_sizes(self, piece: Piece, loss: Any = None) -> None:
+        """Raise ValueError with the place of the first number or target that is not allowed."""
         for column in (*self.columns, self._target):
             if isinstance(column, Number):
                 values = column.parse(column.values(piece.batch), grow=False)
                 for row in np.flatnonzero(np.abs(values) > MAX_VALUE)[:1]:
                     what = f"is {values[row]:.3g}: values must be at most {MAX_VALUE:.3g} in size"
                     raise ValueError(located(piece, int(row), what, column.name))
+        targets, known = targets_in(piece, self._target, self.classes)
+        for row in [] if loss is None else np.flatnonzero(known).tolist():
+            try:
+                loss.check_targets(targets[row : row + 1])
+            except ValueError as error:
+                raise ValueError(located(piece, row, f"is refused: {error}", self.target)) from None
 
     def check_parsed(self, read: int) -> None:
         """Raise ValueError if too many values of a column in ``read`` rows are other texts."""

@@ -68,11 +68,8 @@ def is_model(path: str | os.PathLike[str]) -> bool:
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read what :func:`save` wrote.
 
-    Raises
-    ------
-    ValueError
-        If the file is not a model file, has another version, is damaged, or has a valid checksum
-        over content that :func:`save` never writes.
+    ValueError if the file is no model file, has another version, is damaged, or has a valid
+    checksum over content that :func:`save` never writes.
     """
     with open(path, "rb") as file:
         data = file.read(len(MAGIC))

@@ -193,7 +193,7 @@ class StreamFit:
                 begin = end
             except ValueError:
                 if np.isfinite(np.asarray(found.rows)).all():
-                    self.encoder.check_sizes(piece)
+                    self.encoder.check_sizes(piece, self.row_loss)
                     raise
                 piece, begin = piece.slice(begin), 0
                 found = self.encoder.encode(piece)
@@ -304,8 +304,7 @@ class StreamFit:
             fit.timeline = fit.timeline.restored(state["timeline"], "timeline")
             fit.read_record = ReadRecord.from_state(state["read"])
             record = _Record().restored(state["record"], "record")
-            for name in record.names():
-                setattr(fit, name, getattr(record, name))
+            vars(fit).update({name: getattr(record, name) for name in record.names()})
         return fit
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -328,7 +328,7 @@ def check_something_learnt(fit: StreamFit) -> None:
     if not fit.varied:
         always = label(fit.reservoir.targets[0], fit.encoder.classes)
         raise ValueError(
-            f"the target {fit.encoder.target!r} is always {always}: there is nothing to learn"
+            f"the target {fit.encoder.target!r} is always {always}: nothing can be learnt"
         )
 
 

@@ -124,10 +124,14 @@ def test_cyclic_features():
 
 
 @pytest.mark.parametrize("hours", [6, 12])
-def test_a_sine_that_is_always_0_has_no_weight(hours):
-    """Catches a weight of 1e14 for the rounding errors of sin(2π)."""
+def test_few_hours_are_categories_and_sines_of_them_exactly_0(hours):
+    """Catches weights of 1e14 for rounding errors of sin(2π), and of 1e4 for seconds of delay."""
     given = HOURS[0] + np.arange(0, 400 * hours, hours) * np.timedelta64(1, "h")
-    model = StreamRegressor().fit(pa.table({"at": given, "y": np.arange(400) % 7}), target="y")
+    assert not raw(given, "hour sin" + " 2" * (hours == 6)).any(axis=0)[0]
+    late = given + np.arange(400) % 60 * np.timedelta64(1, "s")
+    model = StreamRegressor().fit(pa.table({"at": late, "y": np.arange(400) % 7}), target="y")
+    names = [f"at: {hour:02} h" for hour in range(hours, 24, hours)]
+    assert [name for name in model.encoder_.get_feature_names_out() if "h" in name] == names
     assert np.abs(model.coef_).max() < 10.0
 
 

@@ -31,7 +31,6 @@ DAY = 86_400_000_000  # microseconds
 HOUR, MINUTE = 3_600_000_000, 60_000_000
 MONDAY = 4  # days since 1970
 ORIGIN = 10_957 * DAY  # 1 January 2000, the day 0 of a trend
-ROUNDING = 1e-12  # of sines, which are larger a microsecond after 0
 EVERY_YEAR = 2.0 / 365.0  # leap years move the same day of the year by less
 
 
@@ -41,7 +40,7 @@ def _sines(part: str, shares: Array) -> dict[str, Array]:
     for wave in range(1, PARTS[part][1] + 1):
         for name, function in (("sin", np.sin), ("cos", np.cos)):
             values = function(2.0 * np.pi * wave * shares)
-            values[np.abs(values) < ROUNDING] = 0.0  # a column of rounding errors is constant
+            values[np.abs(values) < 1e-12] = 0.0  # a microsecond after 0, they are larger
             found[f"{part} {name}" + f" {wave}" * (wave > 1)] = values
     return found
 
@@ -180,6 +179,7 @@ class Time(Column):
     def use(self, counts: Counts, rows: int, calendar: str) -> Use:
         """Use the parts that the span of all times allows."""
         parts, calendar = self.usable(), "calendar" if self.time == "calendar" else calendar
+        hours = {cell[:2] for cell in CELLS if counts[cell]}  # none if they are not summed
         if self.days <= 0.0 and self.time != "cyclic":
             why = "without a valid date" if self.days else "constant"
             return Use(self.gap_feature(counts, rows), [GAP], why)
@@ -195,17 +195,17 @@ class Time(Column):
         for part in parts:
             if part == "days":
                 features.append(Feature(f"{self.name}: days", {"days": 1.0}))
-            elif calendar == "cycles" or part == "season":
-                features += [Feature(f"{self.name}: {k}", self._wave(k)) for k in WAVES[part]]
-            elif part == "hour":
+            elif part == "hour" and (calendar != "cycles" or 0 < len(hours) <= len(WAVES[part])):
                 cells = [CELLS[at : at + step] for at in range(0, len(CELLS), step)]
                 features += self._without_reference(cells, counts)
+            elif calendar == "cycles" or part == "season":
+                features += [Feature(f"{self.name}: {k}", self._wave(k)) for k in WAVES[part]]
             else:
                 days = [[day] for day in WEEKDAYS]
                 groups = [days[:SATURDAY], days[SATURDAY:]] if step == 1 else [days]
                 features += [f for each in groups for f in self._without_reference(each, counts)]
         features += self.gap_feature(counts, rows)
-        return Use(features, [GAP], "", self._note(parts, calendar))
+        return Use(features, [GAP], "always at the same hour", self._note(parts, calendar))
 
     def _wave(self, key: str) -> dict[str, float]:
         """Return the raw features that a sine or cosine is the sum of."""

@@ -224,7 +224,8 @@ class MarkovChain:
     @property
     def spectral_gap(self) -> float:
         """Absolute spectral gap: one minus the second largest modulus of an eigenvalue."""
-        return spectral.spectral_gap(self._changes)
+        periodic = self.is_irreducible and self.period > 1
+        return 0.0 if periodic else spectral.spectral_gap(self._changes)
 
     @property
     def relaxation_time(self) -> float:

@@ -240,7 +240,7 @@ def progress(source: "Source", quiet: bool) -> "Iterator[Show]":
         with silent if quiet else progress_bar("first rows", source.row_count()) as show:
             yield show
     except KeyboardInterrupt:
-        complain("mixfree: stopped before the model was usable; no model file was written")
+        complain("mixfree: stopped before the model was usable; nothing was written")
         raise Exit(130) from None
 
 

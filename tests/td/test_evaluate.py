@@ -109,6 +109,14 @@ def test_states_may_be_numbered_from_any_number(features):
         found[1].values([13])
 
 
+def test_states_of_several_numbers_have_features_from_a_function():
+    """Catches the first number of a space that has several."""
+    states = gymnasium.spaces.MultiDiscrete([4, 4])
+    lake = TransformObservation(gymnasium.make("FrozenLake-v1"), lambda s: divmod(s, 4), states)
+    given = {"features": lambda s: np.eye(16)[4 * s[0] + s[1]], "size": 16}
+    assert evaluate_policy(lake, samples=300, **given).theta.shape == (16,)
+
+
 def test_the_interval_counts_what_a_ridge_has_moved():
     env = gymnasium.make("FrozenLake-v1")
     plain = evaluate_policy(env, samples=20_000)

@@ -1,6 +1,7 @@
 """Losses of a linear model, and their derivatives with respect to the prediction."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from typing import Any, Protocol
@@ -40,12 +41,12 @@ class Family(Loss):
     of_residuals = False  # whether only the difference of prediction and target counts
     largest = 1e3  # to which predictions at arrival are clipped
 
+    @abstractmethod
     def parts(self, prediction: Any, target: Any) -> tuple[Any, Any, Any]:
         """Return ℓ, ∂ℓ/∂prediction and a = ∂²ℓ/∂prediction², elementwise over samples.
 
         With several outputs the Hessian is diag(a) − a aᵀ.
         """
-        raise NotImplementedError
 
     def value(self, prediction: Any, target: Any) -> Any:
         """Return ℓ."""

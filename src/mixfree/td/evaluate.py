@@ -203,19 +203,19 @@ def evaluate_policy(
 def _features_for(env: Any, features: Any) -> Any:
     """Check that the features fit the environment's observations, or make tabular ones."""
     space, _ = spaces(env)
-    count, first = getattr(space, "n", None), int(getattr(space, "start", 0))
+    if callable(features):
+        return features
+    count = getattr(space, "n", None)
     if features is None:
         if count is None:
             raise ValueError(
                 f"observations are of {space}, which is not Discrete: give features, such as "
                 "mixfree.td.TileCoding"
             )
-        return Rows(tabular(int(count)), first)
-    if callable(features):
-        return features
-    if np.shape(features)[0] != count:
+        features = tabular(int(count))
+    elif np.shape(features)[0] != count:
         raise ValueError(
             f"features must have one row per state, but there are {np.shape(features)[0]}, and "
             f"observations are of {space}"
         )
-    return Rows(features, first)
+    return Rows(features, int(getattr(space, "start", 0)))

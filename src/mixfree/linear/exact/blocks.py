@@ -1,5 +1,6 @@
 """Blocks of a stream that do not depend on how it is cut into chunks."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal, Self
@@ -90,7 +91,7 @@ class Chunk(State):
             raise ValueError(f"state of the {what} does not fit: its arrays differ in length")
 
 
-class Fit(State):
+class Fit(State, ABC):
     """What all fits to a stream share: rows that wait for their block, and answers.
 
     The borders of blocks depend only on the number of rows before them. Pending rows, which do not
@@ -127,9 +128,9 @@ class Fit(State):
         least, most = block_lengths(self.columns)
         return min(max(1 << (self._sums.rows // PARTS).bit_length() >> 1, least), most)
 
+    @abstractmethod
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Learn from whole blocks."""
-        raise NotImplementedError
 
     def _check_targets(self, targets: Array) -> None:
         """Raise ValueError for targets that the loss does not allow."""

@@ -97,10 +97,7 @@ class Coded:
         return Sums(n, np.asarray(float(n)), mean, not_negative(scatter), cross, squares)
 
     def _products(self, targets: Array, origin: Array) -> tuple[Array, Array, Array, Array, bool]:
-        """Return products of D − ``origin`` and 1, and whether they are accurate.
-
-        Between them: the sums of D − ``origin`` by indicator, counts, and T above its diagonal.
-        """
+        """Return DᵀD and CᵀD about ``origin``, counts, T above its diagonal, and if accurate."""
         n, k, side = len(self), len(origin), self.columns + 1
         sizes = [len(places) for places in self.places]
         firsts, levels = np.cumsum([0, *sizes[:-1]]), sum(sizes)

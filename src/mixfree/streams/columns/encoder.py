@@ -147,7 +147,7 @@ class Encoder:
         self.learn(found, 0, len(found.targets))
         self.sums = self.sums + np.asarray(found.rows).sum(axis=0)
         if not np.isfinite(self.sums).all():
-            self.check_sizes(piece)
+            self.check_allowed(piece)
 
     def learn(self, found: Encoded, begin: int, end: int) -> None:
         """Take note of some of the rows that :meth:`encode` yielded."""
@@ -191,7 +191,7 @@ class Encoder:
         names = [name for column, (a, b) in used if b > a for name in column.sources]
         return names or list(self.columns[0].sources[:1])
 
-    def check_sizes(self, piece: Piece, loss: Any = None) -> None:
+    def check_allowed(self, piece: Piece, loss: Any = None) -> None:
         """Raise ValueError with the place of the first number or target that is not allowed."""
         for column in (*self.columns, self._target):
             if isinstance(column, Number):

@@ -40,7 +40,7 @@ def _sines(part: str, shares: Array) -> dict[str, Array]:
     for wave in range(1, PARTS[part][1] + 1):
         for name, function in (("sin", np.sin), ("cos", np.cos)):
             values = function(2.0 * np.pi * wave * shares)
-            values[np.abs(values) < 1e-12] = 0.0  # a microsecond after 0, they are larger
+            values[np.abs(values) < 1e-12] = 0.0  # rounding errors: a microsecond is 7e-11
             found[f"{part} {name}" + f" {wave}" * (wave > 1)] = values
     return found
 
@@ -179,7 +179,7 @@ class Time(Column):
     def use(self, counts: Counts, rows: int, calendar: str) -> Use:
         """Use the parts that the span of all times allows."""
         parts, calendar = self.usable(), "calendar" if self.time == "calendar" else calendar
-        hours = {cell[:2] for cell in CELLS if counts[cell]}  # none if they are not summed
+        hours = {cell[:2] for cell in CELLS if counts[cell]}  # few cannot tell waves apart
         if self.days <= 0.0 and self.time != "cyclic":
             why = "without a valid date" if self.days else "constant"
             return Use(self.gap_feature(counts, rows), [GAP], why)

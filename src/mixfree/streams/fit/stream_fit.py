@@ -193,7 +193,7 @@ class StreamFit:
                 begin = end
             except ValueError:
                 if np.isfinite(np.asarray(found.rows)).all():
-                    self.encoder.check_sizes(piece, self.row_loss)
+                    self.encoder.check_allowed(piece, self.row_loss)
                     raise
                 piece, begin = piece.slice(begin), 0
                 found = self.encoder.encode(piece)
